@@ -12,14 +12,18 @@ import igfl
 
 SOURCE = Path(igfl.__file__).parent
 LAYERS = [  # each may import from those above it only
-    {"types"},
-    {"parts", "schedules", "streams", "exact"},
-    {"clients", "weightings", "servers", "task", "data.federation"},
-    {"methods", "visits", "data"},
-    {"training"},
-    {"engines.loop"},
-    {"engines", "testing"},
-    {""},  # igfl itself
+    {"types", "names"},
+    {"parts", "schedules", "streams", "exact", "inputs", "data.files"},
+    {"clients", "weightings", "servers", "task", "models", "data.federation", "data.partitions.passport"},
+    {"methods", "visits", "data.partitions.rules", "data.sets"},
+    {"training", "fairness", "data.cifar10", "data.mnist", "data.digits", "data.fetch"},
+    {"data.emnist", "data.partitions.shards", "data.partitions.dirichlet", "data.partitions.others"},
+    {"engines.loop", "data.partitions"},
+    {"engines", "testing", "data"},
+    {"report", "report.partitions"},
+    {"cli", "cli.data", "cli.split"},
+    {""},  # igfl itself: names only, until one is used
+    {"cli.main"},
 ]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
 from igfl.clients import ControlVariates, GroupBehaviour, Plain, Proximal, VarianceReduction
+from igfl.names import unknown
 from igfl.parts import Method, Weighting
 from igfl.servers import Adagrad, Adam, Descend, Momentum, Yogi
 from igfl.weightings import GlobalAttention, SelfAttention, Similarity, TimeAttention, Uniform
@@ -96,9 +96,7 @@ def method(name: str, **options: float | str) -> Method:
     """The method of this name; the attention may stand behind a slash: method("igfl/time")."""
     base, _, attention = name.partition("/")
     if base not in METHODS:
-        near = get_close_matches(base, METHODS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(METHODS)}"
-        raise ValueError(f"method={name!r}: unknown, {hint}")
+        raise unknown("method", name, METHODS)
     if base in ("igfl", "igfl_s") and not (attention or "attention" in options):
         raise ValueError(f"method={name!r}: say which attention: {base}/self, {base}/global or {base}/time")
     if attention:

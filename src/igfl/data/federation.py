@@ -26,6 +26,8 @@ class Federation:
     index: Tensor  # int64, the rows of client 0, then of client 1, ...
     offsets: Tensor  # int64 [population + 1]: client k holds index[offsets[k]:offsets[k + 1]]
     test: Batch | None = None
+    held_index: Tensor | None = None  # rows each client keeps back to test on, laid out like index
+    held_offsets: Tensor | None = None
 
     def __post_init__(self) -> None:
         _check_rows("the training data", self.x, self.y)
@@ -81,6 +83,13 @@ class Federation:
         """The rows this client holds."""
         start, end = self.offsets[client : client + 2].tolist()
         return self.index[start:end]
+
+    def held(self, client: int) -> Tensor:
+        """The rows this client keeps back, none unless the partition holds some out."""
+        if self.held_index is None or self.held_offsets is None:
+            return self.index[:0]
+        start, end = self.held_offsets[client : client + 2].tolist()
+        return self.held_index[start:end]
 
 
 def _check_rows(what: str, x: Tensor, y: Tensor) -> None:

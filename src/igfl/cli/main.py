@@ -1,0 +1,52 @@
+"""`igfl`: one command with a verb for each thing there is to do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from igfl import __version__
+from igfl.cli import data, split
+
+app = typer.Typer(
+    help="Federated learning for clients whose data differ.", no_args_is_help=True, add_completion=False,
+    pretty_exceptions_enable=False,
+)  # fmt: skip
+app.add_typer(data.app, name="data")
+app.add_typer(split.app, name="split")
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; 0 done, 1 failed, 2 bad input, which is told in one line."""
+    try:
+        return int(app(arguments, prog_name="igfl", standalone_mode=False) or 0)
+    except (typer.Abort, KeyboardInterrupt):
+        return _refuse("stopped", code=1)
+    except ValueError as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "), code=1)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # typer's own, which it takes now from click, now from itself
+            message: str = error.format_message()
+            return _refuse(message) if message else 2  # none: it has shown the help
+        raise
+
+
+def _refuse(message: str, code: int = 2) -> int:
+    print("igfl: " + " ".join(message.split()), file=sys.stderr)
+    return code
+
+
+def main() -> None:
+    """The entry point."""
+    sys.exit(run())
