@@ -89,12 +89,12 @@ def source(server: Server, kind: str, *, name: str = "own.pack", content: bytes 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])
 def test_downloads_from_a_mirror_unpacks_and_reads(server: Server, tmp_path: Path, kind: str) -> None:
-    seen = []
-    found = fetch("own", tmp_path, sources=[source(server, kind)], read=read, progress=lambda *step: seen.append(step))
+    seen, sources = [], [source(server, kind)]
+    found = fetch("own", tmp_path, sources=sources, read=read, progress=lambda *step: seen.append(step))
     assert len(found.x) + len(found.test.x) == 40_000
     assert [path for path, _ in server.asked] == ["/gone/own.pack", "/mirror/own.pack"]
     assert seen[-1][1] == seen[-1][2] == len(server.files["/mirror/own.pack"])
-    fetch("own", tmp_path, sources=[source(server, kind)], read=read)
+    fetch("own", tmp_path, sources=sources, read=read)
     assert len(server.asked) == 2  # it was there
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Weighting as Weighting,
     )
     from igfl.schedules import Cosine as Cosine, Step as Step
+    from igfl.screening import Diverged as Diverged, Screen as Screen
     from igfl.task import ModuleTask as ModuleTask
     from igfl.training import (
         Cohorts as Cohorts,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         Broadcast as Broadcast,
         Cohort as Cohort,
         Correction as Correction,
+        Faults as Faults,
         Memory as Memory,
         Metrics as Metrics,
         Plan as Plan,
@@ -65,9 +67,10 @@ _HOMES = {
     "methods": "METHODS fedadagrad fedadam fedavg fedavgm fedprox fedyogi igfl igfl_c igfl_s method scaffold vrl_sgd",
     "parts": "ClientRule Method ServerOptimizer Weighting",
     "schedules": "Cosine Step",
+    "screening": "Diverged Screen",
     "task": "ModuleTask",
     "training": "Cohorts Engine Given Sampled rounds start",
-    "types": "Arrays Batch Broadcast Cohort Correction Memory Metrics Plan Report ServerState Task Vec Visit",
+    "types": "Arrays Batch Broadcast Cohort Correction Faults Memory Metrics Plan Report ServerState Task Vec Visit",
     "visits": "Job visit_client",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -107,8 +107,8 @@ class GroupBehaviour(ClientRule):
 
     def correct(self, visit: Visit) -> Correction:
         share = 1 / visit.cohort_size
-        pull_back = share * visit.last - visit.shared["group"]
-        return Correction(scale=1 + share, shift=pull_back / (visit.lr * visit.steps))
+        pull_back = (share * visit.last).sub_(visit.shared["group"])
+        return Correction(scale=1 + share, shift=pull_back.div_(visit.lr * visit.steps))
 
     def publish(self, shared: Arrays, cohort: Cohort, step: Vec) -> Arrays:
         return {"group": step}

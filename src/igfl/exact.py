@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -18,11 +19,16 @@ from igfl.types import Arrays, ServerState
 ALIGNMENT = 64  # bytes; torch allocates every tensor of its own on this boundary
 
 
-def aligned_rows(n: int, shape: Sequence[int], like: Tensor) -> Tensor:
-    """[n, *shape], uninitialised, every row starting on the boundary."""
+def aligned_rows(n: int, shape: Sequence[int], like: Tensor, *, shared: bool = False) -> Tensor:
+    """[n, *shape], uninitialised, every row starting on the boundary; shared: in memory that other processes see."""
     size = prod(shape)
     unit = max(1, ALIGNMENT // like.element_size())
-    padded = like.new_empty(n, -(-size // unit) * unit)
+    width = max(1, -(-size // unit)) * unit
+    if shared:  # made where it stays: its pages come into being when somebody writes them
+        storage = cast("Any", torch.UntypedStorage)._new_shared(n * width * like.element_size())
+        padded = torch.empty(0, dtype=like.dtype).set_(storage, 0, (n, width), (width, 1))
+    else:
+        padded = like.new_empty(n, width)
     return padded[:, :size].view(n, *shape)
 
 

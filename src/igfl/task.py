@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from igfl.names import unknown
 from igfl.types import Batch, Metrics, Vec
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -31,14 +32,29 @@ class ModuleTask:
     """Any torch module, trained on the mean loss of a batch.
 
     The flat vector holds the parameters that ask for a gradient, in `named_parameters` order, each once however many
-    layers share it. While it is worked on, the parameters are views of it, and nothing is copied in a step.
+    layers share it. While it is worked on, the parameters are views of it, and nothing is copied in a step. With
+    convolutions, images and kernels lie channels last, which is faster; bf16 computes in half precision what loses
+    little by it (autocast), and keeps parameters, gradients and updates in full.
     """
 
-    def __init__(self, module: nn.Module, loss: Loss = cross_entropy, *, inputs: Inputs | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Loss = cross_entropy,
+        *,
+        inputs: Inputs | None = None,
+        channels_last: bool | None = None,
+        precision: Literal["fp32", "bf16"] = "fp32",
+    ) -> None:
         _refuse_running_statistics(module)
+        if precision not in ("fp32", "bf16"):
+            raise unknown("precision", precision, ("fp32", "bf16"))
         self.module = deepcopy(module)
         self.loss = loss
         self.inputs = inputs
+        self.precision = precision
+        convolves = any(isinstance(layer, nn.Conv2d) for layer in self.module.modules())
+        self.channels_last = convolves if channels_last is None else channels_last
         self._named = [(name, p) for name, p in self.module.named_parameters() if p.requires_grad]
         if not self._named:
             raise ValueError(f"{type(module).__name__} has no parameter to train: set requires_grad on some")
@@ -51,7 +67,7 @@ class ModuleTask:
                     "a flat vector has one type and one device; move the module with .to(...)"
                 )
         self.device, self.dtype = first.device, first.dtype
-        self._initial = torch.cat([p.detach().reshape(-1) for p in self._parameters])
+        self._initial = torch.cat([self._laid_out(p.detach()).reshape(-1) for p in self._parameters])
         self._gradient = torch.empty_like(self._initial)
         self._gradient_views = list(self._views(self._gradient))
         self._bound: Tensor | None = None
@@ -67,13 +83,27 @@ class ModuleTask:
 
     def gradient(self, params: Vec, batch: Batch) -> tuple[Tensor, Vec]:
         """The mean loss of a batch and its gradient, in a buffer that the next call overwrites."""
+        loss, gradients = self._gradients(params, batch)
+        torch._foreach_copy_(self._gradient_views, gradients)
+        return loss, self._gradient
+
+    def descend(self, params: Vec, batch: Batch, rate: float, out: Vec) -> Tensor:
+        """out <- params - rate * gradient, out being params or another vector; the loss before."""
+        loss, gradients = self._gradients(params, batch)
+        views = self._bound_views
+        if out is params:
+            torch._foreach_add_(views, gradients, alpha=-rate)
+        else:
+            for view, gradient, place in zip(views, gradients, self._views(out), strict=True):
+                torch.sub(view, gradient, alpha=rate, out=place)
+        return loss
+
+    def _gradients(self, params: Vec, batch: Batch) -> tuple[Tensor, tuple[Tensor, ...]]:
         self._bind(params)
         self._train(True)
         x = batch.x if self.inputs is None else self.inputs.train(batch.x, batch.generator)
-        loss = self.loss(self.module(self._as_input(x)), batch.y.to(self.device))
-        gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
-        torch._foreach_copy_(self._gradient_views, gradients)
-        return loss.detach(), self._gradient
+        loss = self.loss(self._forward(x), batch.y.to(self.device))
+        return loss.detach(), torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
 
     @torch.no_grad()
     def evaluate(self, params: Vec, batch: Batch) -> Metrics:
@@ -100,13 +130,23 @@ class ModuleTask:
         self._bind(params)
         self._train(False)
         x = batch.x if self.inputs is None else self.inputs.evaluate(batch.x)
-        outputs: Tensor = self.module(self._as_input(x))
-        return outputs
+        return self._forward(x)
+
+    def _forward(self, x: Tensor) -> Tensor:
+        x = self._as_input(x)
+        if self.precision == "fp32":
+            outputs: Tensor = self.module(x)
+            return outputs
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            outputs = self.module(x)
+        return outputs.to(self.dtype)
 
     def _as_input(self, x: Tensor) -> Tensor:
         if x.dtype == torch.uint8:
-            return x.to(self.device, self.dtype).div_(255)
-        return x.to(self.device, self.dtype if x.is_floating_point() else x.dtype)
+            x = x.to(self.device, self.dtype).div_(255)
+        else:
+            x = x.to(self.device, self.dtype if x.is_floating_point() else x.dtype)
+        return x.contiguous(memory_format=torch.channels_last) if self.channels_last and x.ndim == 4 else x
 
     def _train(self, training: bool) -> None:
         if self.module.training != training:
@@ -119,21 +159,32 @@ class ModuleTask:
             raise ValueError(
                 f"the model has {len(self._initial)} parameters, a vector of {tuple(params.shape)} was given"
             )
-        for parameter, view in zip(self._parameters, self._views(params), strict=True):
+        self._bound_views = list(self._views(params))
+        for parameter, view in zip(self._parameters, self._bound_views, strict=True):
             parameter.data = view
         self._bound = params
 
     def _views(self, vector: Vec) -> Iterator[Tensor]:
         sizes = [p.numel() for p in self._parameters]
         for piece, parameter in zip(torch.split(vector, sizes), self._parameters, strict=True):
-            yield piece.view(parameter.shape)
+            yield self._shaped(piece, parameter)
+
+    def _laid_out(self, parameter: Tensor) -> Tensor:
+        """A parameter with its dimensions in the order they have in the vector."""
+        return parameter.permute(0, 2, 3, 1) if self.channels_last and parameter.ndim == 4 else parameter
+
+    def _shaped(self, piece: Tensor, parameter: Tensor) -> Tensor:
+        """A piece of the vector in a parameter's shape."""
+        piece = piece.view(self._laid_out(parameter).shape)
+        return piece.permute(0, 3, 1, 2) if self.channels_last and parameter.ndim == 4 else piece
 
     def __getstate__(self) -> dict[str, Any]:
         self._bind(self._initial)
-        return {"module": self.module, "loss": self.loss, "inputs": self.inputs}
+        options = {"inputs": self.inputs, "channels_last": self.channels_last, "precision": self.precision}
+        return {"module": self.module, "loss": self.loss, "options": options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["module"], state["loss"], inputs=state["inputs"])  # type: ignore[misc]  # made anew of its parts
+        self.__init__(state["module"], state["loss"], **state["options"])  # type: ignore[misc]  # made anew of its parts
 
 
 def _are_classes(outputs: Tensor, labels: Tensor) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor
 from igfl.data.federation import Federation
 from igfl.engines.loop import Loop
 from igfl.parts import Method
+from igfl.screening import Screen
 from igfl.training import Given, rounds, start
 from igfl.types import Arrays, Batch, Broadcast, Cohort, Memory, Metrics, Plan, ServerState, Vec
 from igfl.visits import Job
@@ -44,6 +45,7 @@ def quadratics(A: Tensor, b: Tensor, w0: Tensor, *, method: Method, plan: Plan, 
 
 COHORTS = ((0, 1, 2, 3, 4), (4, 0, 2, 1, 3), (1, 3, 0, 2, 4), (0, 1, 2, 3, 4), (2, 0, 1, 3, 4), (0, 1, 2, 3, 4))
 SAMPLED = ((0, 1, 4), (2, 3, 4), (0, 2, 3), (0, 1, 3), (1, 2, 4), (0, 3, 4))
+KEEP = Screen(policy="keep")  # what is not finite is told by the clause it breaks
 
 
 def check_method(method: Method) -> None:
@@ -67,7 +69,7 @@ def _check_parts(job: Job) -> None:
     method, engine = job.method, Loop(job)
     memories: dict[int, Memory] = {}
     everybody = tuple(range(job.data.population))
-    state = list(rounds(engine, memories=memories, cohorts=Given(COHORTS[:3])))[-1][0]
+    state = list(rounds(engine, memories=memories, cohorts=Given(COHORTS[:3]), screen=KEEP))[-1][0]
     kept = {client: memories.get(client, job.blank(state.params)) for client in everybody}
     broadcast = Broadcast(
         round=state.round, params=state.params, shared=state.shared, lr=0.05, cohort_size=5, population=5
@@ -119,7 +121,7 @@ def _check_runs(job: Job) -> None:
 def _run(
     job: Job, cohorts: Given, state: ServerState | None = None, memories: dict[int, Memory] | None = None
 ) -> ServerState:
-    states = rounds(Loop(job), state, memories, cohorts=cohorts)
+    states = rounds(Loop(job), state, memories, cohorts=cohorts, screen=KEEP)
     return list(states)[-1][0]
 
 

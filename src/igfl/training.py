@@ -7,11 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
+import torch
+
 from igfl.exact import aligned_state, one_thread
 from igfl.parts import Method
+from igfl.screening import Screen
 from igfl.streams import stream
 from igfl.types import Broadcast, Cohort, Memory, Metrics, ServerState, Vec
 from igfl.visits import Job
+
+SCREEN = Screen()
 
 
 class Engine(Protocol):
@@ -115,23 +120,26 @@ def rounds(
     memories: MutableMapping[int, Memory] | None = None,
     *,
     cohorts: Cohorts,
+    screen: Screen = SCREEN,
 ) -> Iterator[tuple[ServerState, Cohort]]:
     """Train, round after round, from `state` on; each yields the server's new state and the reports it came from.
 
     `memories` holds what clients keep between visits, written only when a client's report was counted. State and
-    memories together are all there is to save.
+    memories together are all there is to save. `screen` decides which reports are fit to count.
     """
     job = engine.job
     state = aligned_state(state or start(job))
     memories = {} if memories is None else memories
     cohorts.check(job)
     job.check(state.params)
+    if job.faults.drop:
+        _refuse_absence(job.method)
     _tell_of_clients_without_data(job)
-    return _rounds(engine, state, memories, cohorts)
+    return _rounds(engine, state, memories, cohorts, screen)
 
 
 def _rounds(
-    engine: Engine, state: ServerState, memories: MutableMapping[int, Memory], cohorts: Cohorts
+    engine: Engine, state: ServerState, memories: MutableMapping[int, Memory], cohorts: Cohorts, screen: Screen
 ) -> Iterator[tuple[ServerState, Cohort]]:
     job = engine.job
     while state.round < cohorts.rounds:
@@ -140,10 +148,22 @@ def _rounds(
             round=state.round, params=state.params, shared=state.shared, lr=job.plan.rate(state.round),
             cohort_size=len(clients), population=job.data.population,
         )  # fmt: skip
-        cohort, kept = engine.train(broadcast, clients, memories)
+        cohort, kept = _train(engine, broadcast, job.arriving(state.round, clients), memories)
+        cohort = screen.admit(state.round, state.params, cohort)
         state, cohort = serve(job.method, state, cohort)
-        memories.update(kept)
+        memories.update(kept if not cohort.rejected else {k: m for k, m in kept.items() if k not in cohort.rejected})
         yield state, cohort
+
+
+def _train(
+    engine: Engine, broadcast: Broadcast, clients: Sequence[int], memories: Mapping[int, Memory]
+) -> tuple[Cohort, Mapping[int, Memory]]:
+    if clients:
+        return engine.train(broadcast, clients, memories)
+    nobody = broadcast.params.new_empty(0, len(broadcast.params))
+    return Cohort(
+        clients=(), deltas=nobody, examples=torch.empty(0, dtype=torch.int64), notes={}, population=broadcast.population
+    ), {}
 
 
 def serve(method: Method, state: ServerState, cohort: Cohort) -> tuple[ServerState, Cohort]:

@@ -56,6 +56,19 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """Simulated misfortune: the share of visits whose report is lost, and of those that end early."""
+
+    drop: float = 0.0
+    slow: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, share in (("drop", self.drop), ("slow", self.slow)):
+            if not 0 <= share < 1:
+                raise ValueError(f"{name}={share}: the share of visits it befalls lies in [0, 1)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Broadcast:
     """What the server tells every client of a round."""
 
@@ -116,6 +129,7 @@ class Cohort:
     metrics: Arrays = field(default_factory=dict)  # each [n], float64
     population: int
     weights: Vec | None = None  # [n], once the server has weighed them
+    rejected: tuple[int, ...] = ()  # clients that reported what could not be counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

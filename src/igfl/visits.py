@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -13,7 +13,22 @@ from igfl.data.federation import Federation
 from igfl.exact import default_generator
 from igfl.parts import Method
 from igfl.streams import Ints, Stream, stream
-from igfl.types import NOT_KEPT, Batch, Broadcast, Correction, Memory, Plan, Report, Task, Vec, Visit
+from igfl.types import (
+    NOT_KEPT,
+    Arrays,
+    Batch,
+    Broadcast,
+    Correction,
+    Faults,
+    Memory,
+    Plan,
+    Report,
+    Task,
+    Vec,
+    Visit,
+)  # fmt: skip
+
+NO_FAULTS = Faults()
 
 
 @runtime_checkable
@@ -21,6 +36,13 @@ class ChecksItself(Protocol):
     """A task that can tell beforehand that the data does not fit it."""
 
     def check(self, batch: Batch, labels: Tensor) -> None: ...
+
+
+@runtime_checkable
+class Descends(Protocol):
+    """A task that steps down its gradient without laying it out in one vector first."""
+
+    def descend(self, params: Vec, batch: Batch, rate: float, out: Vec) -> Tensor | float: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +54,7 @@ class Job:
     data: Federation
     plan: Plan
     seed: int = 0
+    faults: Faults = NO_FAULTS
 
     def __post_init__(self) -> None:
         steps = self.plan.steps
@@ -39,6 +62,24 @@ class Job:
             raise ValueError(
                 f"plan.steps has {len(steps)} entries for {self.data.population} clients: give one count a client"
             )
+
+    def steps(self, round: int, clients: Sequence[int]) -> list[int]:
+        """T of each of these visits; a slow client's ends after a part of them, drawn evenly, at least one."""
+        planned = [self.plan.steps_of(client, int(self.data.sizes[client])) for client in clients]
+        if not self.faults.slow:
+            return planned
+        slow, part = stream(self.seed, "slow", round).at(clients).uniform(2).T
+        return [
+            min(steps, 1 + int(part[i] * (steps - 1))) if slow[i] < self.faults.slow else steps
+            for i, steps in enumerate(planned)
+        ]
+
+    def arriving(self, round: int, clients: Sequence[int]) -> tuple[int, ...]:
+        """Those of these clients whose reports are not lost."""
+        if not self.faults.drop:
+            return tuple(clients)
+        (lost,) = stream(self.seed, "drop", round).at(clients).uniform(1).T
+        return tuple(client for client, draw in zip(clients, lost, strict=True) if draw >= self.faults.drop)
 
     def check(self, params: Vec) -> None:
         """Refuse, before any work, a task or a method that does not fit the data or itself."""
@@ -60,16 +101,10 @@ class Job:
 
     def _try_method(self, params: Vec) -> None:
         """Call the rule once: it refuses names that clash, a shift of the wrong length, a `last` nobody keeps."""
-        rule, nothing, blank = self.method.client, torch.zeros_like(params), self.blank(params)
-        visit = Visit(
-            round=0, params=params, shared=rule.init_shared(params), lr=self.plan.rate(0), cohort_size=1,
-            population=self.data.population, client=0, local=blank.local, steps=1,
-            last=NOT_KEPT if blank.last is None else blank.last,
-        )  # fmt: skip
-        name = type(rule).__name__
+        name, visit = type(self.method.client).__name__, self._first_visit(params)
         try:
-            shift = rule.correct(visit).shift
-            self.method.tell(visit, nothing)
+            shift = self.method.client.correct(visit).shift
+            self.notes(params)
         except RuntimeError as error:
             hint = "" if self.method.uses_last else " (a part that reads visit.last declares uses_last = True)"
             raise ValueError(f"{name} or its weighting fails on the first visit: {error}{hint}") from error
@@ -78,6 +113,18 @@ class Job:
                 f"{name}.correct gives a shift of {tuple(shift.shape)} for a model of {tuple(params.shape)}: give one "
                 "number for every parameter; a rule that reads visit.last declares uses_last = True"
             )
+
+    def notes(self, params: Vec) -> Arrays:
+        """What a client that has not moved would tell: the names and shapes of all notes."""
+        return self.method.tell(self._first_visit(params), torch.zeros_like(params))
+
+    def _first_visit(self, params: Vec) -> Visit:
+        blank = self.blank(params)
+        return Visit(
+            round=0, params=params, shared=self.method.client.init_shared(params), lr=self.plan.rate(0), cohort_size=1,
+            population=self.data.population, client=0, local=blank.local, steps=1,
+            last=NOT_KEPT if blank.last is None else blank.last,
+        )  # fmt: skip
 
     def blank(self, params: Vec) -> Memory:
         """What a client remembers before its first visit."""
@@ -89,18 +136,16 @@ def visit_client(
     job: Job, broadcast: Broadcast, client: int, memory: Memory, out: Vec | None = None
 ) -> tuple[Report, Memory]:
     """Train on one client: w <- w - lr (scale g + shift + pull (w - w_global)), T times; `out` receives the update."""
-    data, plan, method = job.data, job.plan, job.method
-    rows = data.rows(client)
+    method, rows = job.method, job.data.rows(client)
     visit = Visit(
         round=broadcast.round, params=broadcast.params, shared=broadcast.shared, lr=broadcast.lr,
         cohort_size=broadcast.cohort_size, population=broadcast.population, client=client, local=memory.local,
-        last=NOT_KEPT if memory.last is None else memory.last, steps=plan.steps_of(client, len(rows)),
+        last=NOT_KEPT if memory.last is None else memory.last, steps=job.steps(broadcast.round, (client,))[0],
     )  # fmt: skip
     draws = stream(job.seed, "visit", broadcast.round, client)
     with default_generator(draws.at(0).seed(), broadcast.params.device):
         weights = torch.empty_like(broadcast.params) if out is None else out
-        weights.copy_(broadcast.params)
-        loss = descend_(weights, visit, method.client.correct(visit), job, batches(job, visit, rows, draws))
+        loss = descend(visit, method.client.correct(visit), job, batches(job, visit, rows, draws), weights)
     delta = weights.sub_(broadcast.params)
     report = Report(
         client=client, delta=delta, examples=len(rows), notes=method.tell(visit, delta), metrics={"loss": loss}
@@ -108,19 +153,26 @@ def visit_client(
     return report, Memory(local=method.client.remember(visit, delta), last=delta if method.uses_last else None)
 
 
-def descend_(weights: Vec, visit: Visit, correction: Correction, job: Job, batches: Iterator[Batch]) -> float:
-    """The local steps of a visit, in place; returns the mean loss. Weight decay is part of the gradient."""
+def descend(visit: Visit, correction: Correction, job: Job, batches: Iterator[Batch], weights: Vec) -> float:
+    """The local steps of a visit, from the parameters of the broadcast into `weights`; returns the mean loss.
+
+    With weight decay in g: w <- (1 - lr (scale decay + pull)) w - lr scale g - lr (shift - pull w_global).
+    """
     lr, scale, pull = visit.lr, correction.scale, correction.pull
     keep = 1 - lr * (scale * job.plan.weight_decay + pull)
     shift = correction.shift - pull * visit.params if pull else correction.shift
-    total = 0.0
+    shifts = isinstance(shift, Tensor) or shift != 0
+    fused = job.task.descend if keep == 1 and isinstance(job.task, Descends) else None
+    current, total = visit.params, 0.0
     for batch in batches:
-        loss, gradient = job.task.gradient(weights, batch)
-        if keep != 1:
-            weights.mul_(keep)
-        if isinstance(shift, Tensor) or shift:
+        if fused is not None:
+            loss: Tensor | float = fused(current, batch, lr * scale, weights)
+        else:
+            loss, gradient = job.task.gradient(current, batch)
+            torch.mul(current, keep, out=weights).sub_(gradient, alpha=lr * scale)
+        if shifts:
             weights.sub_(shift, alpha=lr)
-        weights.sub_(gradient, alpha=lr * scale)
+        current = weights
         total += float(loss)
     return total / visit.steps
 

@@ -9,6 +9,7 @@ import typer
 
 from igfl import __version__
 from igfl.cli import data, split
+from igfl.cli.bench import bench
 
 app = typer.Typer(
     help="Federated learning for clients whose data differ.", no_args_is_help=True, add_completion=False,
@@ -16,6 +17,7 @@ app = typer.Typer(
 )  # fmt: skip
 app.add_typer(data.app, name="data")
 app.add_typer(split.app, name="split")
+app.command(epilog="Example: igfl bench B --method fedavg --method igfl/time")(bench)
 
 
 @app.callback(invoke_without_command=True)

@@ -39,11 +39,9 @@ class Loop:
 
     def evaluate(self, params: Vec) -> Metrics:
         """Means over the test set, chunk by chunk."""
-        test = self.job.data.test
-        if test is None:
-            raise ValueError("the federation has no test set: give Federation one with test=Batch(x=..., y=...)")
+        parts = chunks(test_set(self.job))
         with one_thread():
-            return add_up((len(part.x), self.job.task.evaluate(params, part)) for part in chunks(test))
+            return add_up((len(part.x), self.job.task.evaluate(params, part)) for part in parts)
 
     def __enter__(self) -> Self:
         return self
@@ -65,6 +63,13 @@ def cohort_of(reports: Sequence[Report], deltas: Tensor, population: int) -> Coh
         },
         population=population,
     )
+
+
+def test_set(job: Job) -> Batch:
+    """The rows to evaluate on."""
+    if job.data.test is None:
+        raise ValueError("the federation has no test set: give Federation one with test=Batch(x=..., y=...)")
+    return job.data.test
 
 
 def chunks(data: Batch) -> list[Batch]:

@@ -1,0 +1,1 @@
+"""How fast: the workloads, the bare loop they are measured against, and the table of ratios."""

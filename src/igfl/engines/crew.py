@@ -1,0 +1,136 @@
+"""The workers of an engine: hired, briefed, given orders, replaced when they are lost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch.multiprocessing as mp
+from torch import Tensor
+
+from igfl.engines.worker import Answer, RoundOrder, ScoreOrder, VisitOrder, serve
+from igfl.visits import Job
+
+LOSSES = 3  # workers lost in a row, with no visit done between, before the engine gives up
+Order = VisitOrder | ScoreOrder
+
+
+class ClientError(RuntimeError):
+    """What a client's visit raised; the exception itself is the cause."""
+
+
+@dataclass
+class Hand:
+    """A worker process as the crew sees it."""
+
+    process: Any
+    orders: Connection
+    told: dict[str, Tensor] = field(default_factory=dict)  # the buffers it knows
+    doing: deque[Order] = field(default_factory=deque)
+
+
+@dataclass
+class Crew:
+    """So many processes for one job, started when there is work."""
+
+    job: Job
+    workers: int
+    hands: list[Hand] = field(default_factory=list)
+    buffers: dict[str, Tensor] = field(default_factory=dict)  # shared rows by name
+    round: RoundOrder | None = None
+
+    def carry_out(self, orders: Sequence[Order]) -> Mapping[int, Answer]:
+        """Hand out orders, to whoever is free, until all are answered."""
+        waiting, answers, lost = deque(orders), dict[int, Answer](), 0
+        ahead = 2 if len(orders) > 8 * self.workers else 1  # short ones may wait in line, so that nobody pauses
+        try:
+            while len(self.hands) < self.workers:
+                self.hands.append(self._hire())
+            for hand in self.hands:
+                self._brief(hand)
+            while len(answers) < len(orders):
+                for hand in self.hands:
+                    while waiting and len(hand.doing) < ahead:
+                        self._hand_over(hand, waiting.popleft())
+                for hand in self._answering():
+                    answer = self._listen(hand)
+                    if answer is None:
+                        lost += 1
+                        waiting.extendleft(reversed(hand.doing))
+                        self._replace(hand, lost)
+                    else:
+                        lost = 0
+                        answers[answer.place] = answer
+        except BaseException:
+            self.close()
+            raise
+        return answers
+
+    def close(self) -> None:
+        """Stop all workers."""
+        for hand in self.hands:
+            with suppress(OSError):
+                hand.orders.send(None)
+            hand.orders.close()
+        for hand in self.hands:
+            hand.process.join(timeout=2)
+            if hand.process.is_alive():
+                hand.process.kill()
+                hand.process.join()
+        self.hands = []
+
+    def _hand_over(self, hand: Hand, order: Order) -> None:
+        hand.doing.append(order)
+        with suppress(OSError):  # it is gone: its silence is noticed next
+            hand.orders.send(order)
+
+    def _answering(self) -> Iterable[Hand]:
+        ready = wait([hand.orders for hand in self.hands if hand.doing])
+        return [hand for hand in self.hands if hand.orders in ready]
+
+    def _listen(self, hand: Hand) -> Answer | None:
+        """A worker's answer, or None where it is gone."""
+        try:
+            answer: Answer = hand.orders.recv()
+        except (EOFError, OSError):
+            return None
+        order = hand.doing.popleft()
+        if answer.error is None:
+            return answer
+        if isinstance(order, ScoreOrder) or self.round is None:
+            raise answer.error
+        what = f"{type(answer.error).__name__}: {answer.error}"
+        raise ClientError(f"client {order.client} in round {self.round.round}: {what}") from answer.error
+
+    def _hire(self) -> Hand:
+        context = mp.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=serve, args=(self.job, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        return Hand(process, ours)
+
+    def _brief(self, hand: Hand) -> None:
+        """Tell a worker of the buffers it does not know, and of the round."""
+        news = {name: rows for name, rows in self.buffers.items() if hand.told.get(name) is not rows}
+        with suppress(OSError):
+            if news:
+                hand.orders.send(news)
+            hand.orders.send(self.round)
+        hand.told.update(news)
+
+    def _replace(self, hand: Hand, lost: int) -> None:
+        hand.process.join()
+        hand.orders.close()
+        if lost >= LOSSES:
+            self.hands.remove(hand)
+            raise RuntimeError(
+                f"{lost} workers in a row were lost, the last with exit code {hand.process.exitcode} "
+                "(-9: killed, often for want of memory): fewer workers or smaller batches need less"
+            )
+        self.hands[self.hands.index(hand)] = new = self._hire()
+        self._brief(new)
