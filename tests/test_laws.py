@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import igfl
+from igfl.methods import Attention, attend
 from igfl.servers import Descend
 from igfl.types import Cohort
 from igfl.weightings import SelfAttention
@@ -40,7 +41,7 @@ def test_the_first_round_of_igfl_c_is_fedavg_at_a_higher_rate(cohorts: igfl.Samp
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
-def test_attention_at_infinite_temperature_is_fedavg(attention: igfl.methods.Attention) -> None:
+def test_attention_at_infinite_temperature_is_fedavg(attention: Attention) -> None:
     ours = path(igfl.igfl_s(attention, temperature=float("inf")), HALF)
     np.testing.assert_allclose(ours, path(igfl.fedavg(), HALF), rtol=0, atol=1e-13)
 
@@ -81,9 +82,9 @@ def test_self_attention_weighs_as_the_mean_of_its_outputs(similarity: igfl.weigh
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
-def test_cosine_attention_does_not_see_the_length_of_updates(attention: igfl.methods.Attention) -> None:
+def test_cosine_attention_does_not_see_the_length_of_updates(attention: Attention) -> None:
     """Shorter clients weigh the same: their behaviours point the same way."""
-    weighting = igfl.methods.attend(attention, similarity="cosine")
+    weighting = attend(attention, similarity="cosine")
     deltas, last = torch.randn(2, 4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     scales = torch.tensor([1.0, 10.0, 0.1, 3.0], dtype=torch.float64)[:, None]
 

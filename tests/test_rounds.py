@@ -9,6 +9,7 @@ import torch
 
 import igfl
 from igfl.exact import aligned_rows, side_by_side
+from igfl.screening import chosen
 from quadratics import job, random_problem
 
 PROBLEM = random_problem(clients=6, d=5, seed=2)
@@ -26,13 +27,7 @@ class Lossy(igfl.Loop):
         cohort, kept = super().train(broadcast, clients, memories)
         lost = self.lost.get(broadcast.round, set())
         here = [i for i, client in enumerate(cohort.clients) if client not in lost]
-        cohort = replace(
-            cohort,
-            clients=tuple(cohort.clients[i] for i in here),
-            deltas=cohort.deltas[here],
-            examples=cohort.examples[here],
-            notes={name: note[here] for name, note in cohort.notes.items()},
-        )
+        cohort = chosen(cohort, torch.tensor(here, dtype=torch.int64))
         return cohort, {client: memory for client, memory in kept.items() if client not in lost}
 
 

@@ -6,8 +6,11 @@ sees starts on 64 bytes, and everything that is computed of them is computed by 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from math import prod
 from typing import Any, cast
 
@@ -17,6 +20,7 @@ from torch import Tensor
 from igfl.types import Arrays, ServerState
 
 ALIGNMENT = 64  # bytes; torch allocates every tensor of its own on this boundary
+COLUMNS = 2**16  # of a cohort's rows, summed at once: a fixed number, so that threads do not change the sums
 
 
 def aligned_rows(n: int, shape: Sequence[int], like: Tensor, *, shared: bool = False) -> Tensor:
@@ -94,3 +98,35 @@ def default_generator(seed: int, device: torch.device) -> Iterator[None]:
         yield
     finally:
         generator.set_state(before)
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def weighted_sum(weights: Tensor, rows: Tensor) -> Tensor:
+    """[d] the sum of the rows [n, d], each by its weight: on all cores, the same bits on any number."""
+    if rows.shape[1] <= COLUMNS or rows.device.type != "cpu":
+        return weights @ rows
+    total = torch.empty_like(rows[0])
+    pairs = zip(_columns(rows), _columns(total))
+    list(_threads().map(lambda pair: torch.mv(pair[0].T, weights, out=pair[1]), pairs))
+    return total
+
+
+def products(rows: Tensor) -> Tensor:
+    """[n, n] the dot products of all rows [n, d] with each other: on all cores, the same bits on any number."""
+    if rows.shape[1] <= COLUMNS or rows.device.type != "cpu":
+        return rows @ rows.T
+    return sum(_threads().map(lambda block: block @ block.T, _columns(rows)), rows.new_zeros(()))
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(cores(), "igfl", torch.set_num_threads, (1,))
+
+
+def _columns(rows: Tensor) -> tuple[Tensor, ...]:
+    blocks: tuple[Tensor, ...] = rows.split(COLUMNS, rows.ndim - 1)  # type: ignore[no-untyped-call]
+    return blocks

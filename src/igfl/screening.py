@@ -55,10 +55,12 @@ class Screen:
         return replace(chosen(cohort, fit.nonzero().ravel()), rejected=unfit)
 
     def _fit(self, params: Vec, cohort: Cohort) -> Tensor:
-        norms = torch.linalg.vector_norm(cohort.deltas, dim=1)  # [n]
-        fit: Tensor = norms <= self.limit * (1 + torch.linalg.vector_norm(params))  # false for NaN
+        norms = cohort.metrics.get("norm")  # [n] as each client's visit found it, while the update was at hand
+        if norms is None:
+            norms = torch.linalg.vector_norm(cohort.deltas, dim=1).cpu()
+        fit: Tensor = norms <= self.limit * (1 + float(torch.linalg.vector_norm(params)))  # false for NaN
         for note in cohort.notes.values():
-            fit &= note.isfinite().flatten(1).all(1) if note.ndim > 1 else note.isfinite()
+            fit &= (note.flatten(1).sum(1) if note.ndim > 1 else note).isfinite().cpu()  # a sum tells of all its terms
         return fit
 
 

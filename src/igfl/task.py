@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from igfl.names import unknown
@@ -132,16 +133,22 @@ class ModuleTask:
         x = batch.x if self.inputs is None else self.inputs.evaluate(batch.x)
         return self._forward(x)
 
-    def _forward(self, x: Tensor) -> Tensor:
-        x = self._as_input(x)
-        if self.precision == "fp32":
-            outputs: Tensor = self.module(x)
-            return outputs
-        with torch.autocast(self.device.type, dtype=torch.bfloat16):
-            outputs = self.module(x)
-        return outputs.to(self.dtype)
+    def outputs(self, params: Vec, x: Tensor) -> Tensor:
+        """The module's outputs as a pure function of the flat vector, as torch.func wants it."""
+        return self._call(lambda: functional_call(self.module, self.named(params), (x,)))
 
-    def _as_input(self, x: Tensor) -> Tensor:
+    def _forward(self, x: Tensor) -> Tensor:
+        x = self.as_input(x)
+        return self._call(lambda: self.module(x))
+
+    def _call(self, forward: Callable[[], Tensor]) -> Tensor:
+        if self.precision == "fp32":
+            return forward()
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            return forward().to(self.dtype)
+
+    def as_input(self, x: Tensor) -> Tensor:
+        """Rows as stored, or augmented, in the module's type, on its device, images laid out as its kernels are."""
         if x.dtype == torch.uint8:
             x = x.to(self.device, self.dtype).div_(255)
         else:

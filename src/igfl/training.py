@@ -9,7 +9,7 @@ from typing import Protocol, Self
 
 import torch
 
-from igfl.exact import aligned_state, one_thread
+from igfl.exact import aligned_state, one_thread, weighted_sum
 from igfl.parts import Method
 from igfl.screening import Screen
 from igfl.streams import stream
@@ -134,6 +134,8 @@ def rounds(
     job.check(state.params)
     if job.faults.drop:
         _refuse_absence(job.method)
+    if job.method.client.needs_everybody and screen.policy == "reject":
+        screen = replace(screen, policy="stop")  # a client whose report does not count has missed a round
     _tell_of_clients_without_data(job)
     return _rounds(engine, state, memories, cohorts, screen)
 
@@ -172,7 +174,7 @@ def serve(method: Method, state: ServerState, cohort: Cohort) -> tuple[ServerSta
         return replace(state, round=state.round + 1), cohort
     with one_thread():
         weights = method.weighting.weigh(cohort)
-        update = weights @ cohort.deltas
+        update = weighted_sum(weights, cohort.deltas)
         step, optimizer = method.server.step(update, state.optimizer)
         params = state.params + step
         cohort = replace(cohort, weights=weights)

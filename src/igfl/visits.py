@@ -148,8 +148,9 @@ def visit_client(
         loss = descend(visit, method.client.correct(visit), job, batches(job, visit, rows, draws), weights)
     delta = weights.sub_(broadcast.params)
     report = Report(
-        client=client, delta=delta, examples=len(rows), notes=method.tell(visit, delta), metrics={"loss": loss}
-    )
+        client=client, delta=delta, examples=len(rows), notes=method.tell(visit, delta),
+        metrics={"loss": loss, "norm": float(torch.linalg.vector_norm(delta))},
+    )  # fmt: skip
     return report, Memory(local=method.client.remember(visit, delta), last=delta if method.uses_last else None)
 
 

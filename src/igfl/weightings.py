@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from igfl.exact import products
 from igfl.parts import Weighting
 from igfl.types import Arrays, Cohort, Vec, Visit
 
@@ -64,7 +65,7 @@ class SelfAttention(_Attention, Weighting):
 
     def weigh(self, cohort: Cohort) -> Vec:
         updates = self.behaviours(cohort.deltas)
-        scores = updates @ updates.T  # [n, n], row = query
+        scores = products(updates)  # [n, n], row = query
         attention = torch.softmax(scores / self.temperature, dim=1)
         return attention.mean(0)
 

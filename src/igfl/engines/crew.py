@@ -12,15 +12,12 @@ from typing import Any
 import torch.multiprocessing as mp
 from torch import Tensor
 
+from igfl.engines.loop import of_client
 from igfl.engines.worker import Answer, RoundOrder, ScoreOrder, VisitOrder, serve
 from igfl.visits import Job
 
 LOSSES = 3  # workers lost in a row, with no visit done between, before the engine gives up
 Order = VisitOrder | ScoreOrder
-
-
-class ClientError(RuntimeError):
-    """What a client's visit raised; the exception itself is the cause."""
 
 
 @dataclass
@@ -103,8 +100,8 @@ class Crew:
             return answer
         if isinstance(order, ScoreOrder) or self.round is None:
             raise answer.error
-        what = f"{type(answer.error).__name__}: {answer.error}"
-        raise ClientError(f"client {order.client} in round {self.round.round}: {what}") from answer.error
+        with of_client(order.client, self.round.round):
+            raise answer.error
 
     def _hire(self) -> Hand:
         context = mp.get_context("spawn")
@@ -120,7 +117,8 @@ class Crew:
         with suppress(OSError):
             if news:
                 hand.orders.send(news)
-            hand.orders.send(self.round)
+            if self.round is not None:  # evaluation needs no round
+                hand.orders.send(self.round)
         hand.told.update(news)
 
     def _replace(self, hand: Hand, lost: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Self
 
 import torch
@@ -13,6 +14,19 @@ from igfl.types import Batch, Broadcast, Cohort, Memory, Metrics, Report, Vec
 from igfl.visits import Job, visit_client
 
 CHUNK = 500  # rows evaluated at once, on every engine, so that any number of workers adds up the same figure
+
+
+class ClientError(RuntimeError):
+    """What a client's visit raised; the exception itself is the cause."""
+
+
+@contextmanager
+def of_client(client: int, round: int) -> Iterator[None]:
+    """Whatever is raised inside says whose visit it was, and in which round."""
+    try:
+        yield
+    except Exception as error:  # whatever a model or a method raises
+        raise ClientError(f"client {client} in round {round}: {type(error).__name__}: {error}") from error
 
 
 class Loop:
@@ -31,7 +45,8 @@ class Loop:
         kept: dict[int, Memory] = {}
         with one_thread():
             for client, row in zip(clients, deltas, strict=True):
-                report, memory = visit_client(self.job, broadcast, client, memories.get(client, blank), row)
+                with of_client(client, broadcast.round):
+                    report, memory = visit_client(self.job, broadcast, client, memories.get(client, blank), row)
                 reports.append(report)
                 if memory.local or memory.last is not None:
                     kept[client] = Memory(local=memory.local, last=None if memory.last is None else memory.last.clone())

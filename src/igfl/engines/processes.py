@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
 
@@ -13,7 +12,7 @@ from igfl.engines.crew import Crew
 from igfl.engines.loop import add_up, chunks, test_set
 from igfl.engines.shared import Pool
 from igfl.engines.worker import LAST, Answer, RoundOrder, Row, ScoreOrder, VisitOrder
-from igfl.exact import aligned_rows
+from igfl.exact import aligned_rows, cores
 from igfl.types import Broadcast, Cohort, Memory, Metrics, Vec
 from igfl.visits import Job
 
@@ -130,11 +129,6 @@ class Processes:
             clients=tuple(clients), deltas=self._buffers["deltas"][:n], notes=notes, metrics=metrics,
             examples=torch.from_numpy(self.job.data.sizes[list(clients)]), population=broadcast.population,
         )  # fmt: skip
-
-
-def cores() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _tensors_of(job: Job) -> list[Tensor]:

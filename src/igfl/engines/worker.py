@@ -95,7 +95,7 @@ class _Worker:
             metrics = self._train(order) if isinstance(order, VisitOrder) else self._score(order)
             return Answer(place=order.place, metrics=metrics)
         except Exception as error:  # whatever a model or a method raises is the caller's to see
-            return Answer(place=order.place, metrics={}, error=_portable(error))
+            return Answer(place=order.place, metrics={}, error=portable(error))
 
     def _hear(self, order: RoundOrder) -> None:
         shared = {name.partition("/")[2]: rows[0] for name, rows in self.buffers.items() if name.startswith("shared/")}
@@ -124,7 +124,7 @@ class _Worker:
         return self.job.task.evaluate(self.buffers["params"][0], part)
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """The exception itself where it can be sent, else its words."""
     import pickle
 
