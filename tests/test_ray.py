@@ -195,12 +195,13 @@ def start_nodes(folder: Path, count: int) -> tuple[str, list[Node]]:
         one.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{one.getsockname()[1]}"
     port = address.partition(":")[2]
-    head = Node(folder / "head.log", "--head", f"--port={port}", f"--temp-dir={folder}", "--include-dashboard=false")
-    wait_until(lambda: "Ray runtime started" in (folder / "head.log").read_text(), True, 60)
-    others = [Node(folder / f"{i}.log", f"--address={address}") for i in range(1, count)]
-    for i in range(1, count):
-        wait_until(lambda: "Ray runtime started" in (folder / f"{i}.log").read_text(), True, 60)
-    return address, [head, *others]
+    head = ("--head", f"--port={port}", f"--temp-dir={folder}", "--include-dashboard=false")
+    nodes = []
+    for i in range(count):  # one after another: on one machine they would take each other's ports
+        log = folder / f"{i}.log"
+        nodes.append(Node(log, *(head if not i else [f"--address={address}"])))
+        assert wait_until(lambda: "Ray runtime started" in log.read_text(), True, 60), log.read_text()
+    return address, nodes
 
 
 def environment() -> dict[str, str]:
