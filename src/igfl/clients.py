@@ -59,7 +59,7 @@ class ControlVariates(ClientRule):
         return {"control": shared["control"] + cohort.notes["control_change"].sum(0) / cohort.population}
 
     def _change(self, visit: Visit, delta: Vec) -> Vec:
-        return -visit.shared["control"] - delta / (visit.lr * visit.steps)
+        return torch.add(visit.shared["control"], delta, alpha=1 / (visit.lr * visit.steps)).neg_()
 
 
 @final
@@ -106,9 +106,9 @@ class GroupBehaviour(ClientRule):
         return {"group": torch.zeros_like(params)}  # Δw_ps
 
     def correct(self, visit: Visit) -> Correction:
-        share = 1 / visit.cohort_size
-        pull_back = (share * visit.last).sub_(visit.shared["group"])
-        return Correction(scale=1 + share, shift=pull_back.div_(visit.lr * visit.steps))
+        share, pace = 1 / visit.cohort_size, 1 / (visit.lr * visit.steps)
+        pull_back = (pace * share * visit.last).sub_(visit.shared["group"], alpha=pace)
+        return Correction(scale=1 + share, shift=pull_back)
 
     def publish(self, shared: Arrays, cohort: Cohort, step: Vec) -> Arrays:
         return {"group": step}

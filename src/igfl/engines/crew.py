@@ -12,12 +12,16 @@ from typing import Any
 import torch.multiprocessing as mp
 from torch import Tensor
 
+from igfl.engines.allocator import large_pages_for_children
 from igfl.engines.loop import of_client
 from igfl.engines.worker import Answer, RoundOrder, ScoreOrder, VisitOrder, serve
 from igfl.visits import Job
 
 LOSSES = 3  # workers lost in a row, with no visit done between, before the engine gives up
+AHEAD = 2  # bundles a worker may hold, so that it never pauses for the next
+SHARE = 4  # a bundle is this part of what would be an equal share of the rest: large at first, single orders at last
 Order = VisitOrder | ScoreOrder
+Bundle = Sequence[Order]
 
 
 @dataclass
@@ -27,7 +31,7 @@ class Hand:
     process: Any
     orders: Connection
     told: dict[str, Tensor] = field(default_factory=dict)  # the buffers it knows
-    doing: deque[Order] = field(default_factory=deque)
+    doing: deque[Bundle] = field(default_factory=deque)
 
 
 @dataclass
@@ -41,27 +45,28 @@ class Crew:
     round: RoundOrder | None = None
 
     def carry_out(self, orders: Sequence[Order]) -> Mapping[int, Answer]:
-        """Hand out orders, to whoever is free, until all are answered."""
+        """Hand out orders, bundle by bundle, to whoever is free, until all are answered."""
         waiting, answers, lost = deque(orders), dict[int, Answer](), 0
-        ahead = 2 if len(orders) > 8 * self.workers else 1  # short ones may wait in line, so that nobody pauses
         try:
             while len(self.hands) < self.workers:
                 self.hands.append(self._hire())
             for hand in self.hands:
                 self._brief(hand)
             while len(answers) < len(orders):
-                for hand in self.hands:
-                    while waiting and len(hand.doing) < ahead:
-                        self._hand_over(hand, waiting.popleft())
+                for ahead in range(AHEAD):
+                    for hand in self.hands:
+                        if waiting and len(hand.doing) <= ahead:
+                            size = max(1, len(waiting) // (SHARE * self.workers))
+                            self._hand_over(hand, [waiting.popleft() for _ in range(size)])
                 for hand in self._answering():
-                    answer = self._listen(hand)
-                    if answer is None:
+                    heard = self._listen(hand)
+                    if heard is None:
                         lost += 1
-                        waiting.extendleft(reversed(hand.doing))
+                        waiting.extendleft(order for bundle in reversed(hand.doing) for order in reversed(bundle))
                         self._replace(hand, lost)
                     else:
                         lost = 0
-                        answers[answer.place] = answer
+                        answers.update((answer.place, answer) for answer in heard)
         except BaseException:
             self.close()
             raise
@@ -80,34 +85,36 @@ class Crew:
                 hand.process.join()
         self.hands = []
 
-    def _hand_over(self, hand: Hand, order: Order) -> None:
-        hand.doing.append(order)
+    def _hand_over(self, hand: Hand, bundle: Bundle) -> None:
+        hand.doing.append(bundle)
         with suppress(OSError):  # it is gone: its silence is noticed next
-            hand.orders.send(order)
+            hand.orders.send(bundle)
 
     def _answering(self) -> Iterable[Hand]:
         ready = wait([hand.orders for hand in self.hands if hand.doing])
         return [hand for hand in self.hands if hand.orders in ready]
 
-    def _listen(self, hand: Hand) -> Answer | None:
-        """A worker's answer, or None where it is gone."""
+    def _listen(self, hand: Hand) -> Sequence[Answer] | None:
+        """A worker's answers to a bundle, or None where it is gone."""
         try:
-            answer: Answer = hand.orders.recv()
+            answers: Sequence[Answer] = hand.orders.recv()
         except (EOFError, OSError):
             return None
-        order = hand.doing.popleft()
-        if answer.error is None:
-            return answer
-        if isinstance(order, ScoreOrder) or self.round is None:
-            raise answer.error
-        with of_client(order.client, self.round.round):
-            raise answer.error
+        for order, answer in zip(hand.doing.popleft(), answers):
+            if answer.error is None:
+                continue
+            if isinstance(order, ScoreOrder) or self.round is None:
+                raise answer.error
+            with of_client(order.client, self.round.round):
+                raise answer.error
+        return answers
 
     def _hire(self) -> Hand:
         context = mp.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=serve, args=(self.job, theirs), daemon=True)
-        process.start()
+        with large_pages_for_children():
+            process.start()
         theirs.close()
         return Hand(process, ours)
 

@@ -5,8 +5,9 @@ Whatever is large lies in shared rows: the broadcast, the updates, the notes, wh
 
 from __future__ import annotations
 
+import gc
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -68,11 +69,13 @@ def serve(job: Job, orders: Connection) -> None:
     keep_freed_memory()
     torch.set_num_threads(1)
     worker = _Worker(job)
+    gc.collect()
+    gc.freeze()  # what is here stays here: no need to look through it again and again
     try:
         while (order := orders.recv()) is not None:
-            answer = worker.obey(order)
-            if answer is not None:
-                orders.send(answer)
+            answers = worker.obey(order)
+            if answers:
+                orders.send(answers)
     except (EOFError, ConnectionError):
         return
 
@@ -83,19 +86,28 @@ class _Worker:
     buffers: dict[str, Tensor] = field(default_factory=dict)
     broadcast: Broadcast | None = None
 
-    def obey(self, order: Any) -> Answer | None:
+    def obey(self, order: Any) -> list[Answer]:
+        """Take note of buffers and rounds; answer a bundle of orders, up to the first that fails."""
         if isinstance(order, dict):
-            self.buffers.update(order)
-            self.blank = self.job.blank(self.buffers["params"][0])
-            return None
-        if isinstance(order, RoundOrder):
+            self._take_note(order)
+        elif isinstance(order, RoundOrder):
             self._hear(order)
-            return None
-        try:
-            metrics = self._train(order) if isinstance(order, VisitOrder) else self._score(order)
-            return Answer(place=order.place, metrics=metrics)
-        except Exception as error:  # whatever a model or a method raises is the caller's to see
-            return Answer(place=order.place, metrics={}, error=portable(error))
+        else:
+            return list(self._answers(order))
+        return []
+
+    def _answers(self, bundle: Sequence[VisitOrder | ScoreOrder]) -> Iterator[Answer]:
+        for order in bundle:
+            try:
+                metrics = self._train(order) if isinstance(order, VisitOrder) else self._score(order)
+            except Exception as error:  # whatever a model or a method raises is the caller's to see
+                yield Answer(place=order.place, metrics={}, error=portable(error))
+                return
+            yield Answer(place=order.place, metrics=metrics)
+
+    def _take_note(self, buffers: Mapping[str, Tensor]) -> None:
+        self.buffers.update(buffers)
+        self.blank = self.job.blank(self.buffers["params"][0])
 
     def _hear(self, order: RoundOrder) -> None:
         shared = {name.partition("/")[2]: rows[0] for name, rows in self.buffers.items() if name.startswith("shared/")}
