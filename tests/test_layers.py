@@ -25,11 +25,12 @@ LAYERS = [  # each may import from those above it only
     {"engines.processes", "engines.cluster"},
     {"engines.ray", "engines.choice"},
     {"engines", "bench.workloads"},
-    {"bench.bare"},
+    {"bench.bare", "bench.profile"},
+    {""},  # igfl itself: names only, until one is used
+    {"bench.peers"},
     {"bench", "bench.measure"},
     {"report", "report.partitions"},
     {"cli", "cli.data", "cli.split", "cli.bench"},
-    {""},  # igfl itself: names only, until one is used
     {"cli.main"},
 ]
 

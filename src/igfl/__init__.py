@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from igfl.data.federation import Federation as Federation
-    from igfl.engines.loop import Loop as Loop
+    from igfl.engines.choice import engine as engine
+    from igfl.engines.loop import ClientError as ClientError, Loop as Loop
     from igfl.methods import (
         METHODS as METHODS,
         fedadagrad as fedadagrad,
@@ -63,7 +64,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "data.federation": "Federation",
-    "engines.loop": "Loop",
+    "engines.choice": "engine",
+    "engines.loop": "ClientError Loop",
     "methods": "METHODS fedadagrad fedadam fedavg fedavgm fedprox fedyogi igfl igfl_c igfl_s method scaffold vrl_sgd",
     "parts": "ClientRule Method ServerOptimizer Weighting",
     "schedules": "Cosine Step",

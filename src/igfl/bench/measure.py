@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median, quantiles
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
+from igfl.bench import peers
 from igfl.bench.bare import Bare
 from igfl.bench.workloads import Precision, Workload
-from igfl.engines import Loop, Processes
+from igfl.engines import engine as engine_of
+from igfl.exact import cores
 from igfl.names import unknown
 from igfl.parts import Method
 from igfl.training import Sampled, rounds
@@ -26,19 +28,18 @@ class Contender(Protocol):
     def close(self) -> None: ...
 
 
-ENGINES: dict[str, Callable[..., Any]] = {"loop": Loop, "processes": Processes}
-
-
 class Ours:
     """One of our engines, round after round."""
 
     def __init__(
         self, work: Workload, engine: str, method: Method | None = None, precision: Precision = "fp32"
     ) -> None:
-        if engine not in ENGINES:
-            raise unknown("engine", engine, ENGINES)
-        self._engine = ENGINES[engine](work.job(method, precision))
+        job = work.job(method, precision)
+        self._engine = engine_of(job, engine)
         self._rounds = rounds(self._engine, cohorts=Sampled(size=work.cohort, rounds=10**9))
+        self.warm = (
+            3 * work.clients // work.cohort if job.method.uses_last else 2
+        )  # until almost all remember something
 
     def round(self) -> None:
         next(self._rounds)
@@ -47,22 +48,29 @@ class Ours:
         self._engine.__exit__()
 
 
-def contenders(work: Workload, names: Mapping[str, Method | None], precision: Precision) -> dict[str, Contender]:
-    """`bare` and `tuned`, and ours by engine; a method may stand behind a space."""
+def ours(work: Workload, names: Mapping[str, Method | None], precision: Precision) -> dict[str, Contender]:
+    """Our engines, a method behind each."""
+    return {name: Ours(work, name.partition(" ")[0], method, precision) for name, method in names.items()}
+
+
+def others(work: Workload, names: Sequence[str]) -> dict[str, Contender]:
+    """`bare` and `tuned`, always at fp32; and whichever peers are installed, as they come and tuned."""
     found: dict[str, Contender] = {}
-    for name, method in names.items():
-        engine = name.partition(" ")[0]
-        if engine in ("bare", "tuned"):  # bf16 is measured against the bare loop as it comes
-            found[name] = Bare(work.name, tuned=engine == "tuned")
-        else:
-            found[name] = Ours(work, engine, method, precision)
+    for name in names:
+        if name in ("bare", "tuned"):
+            found[name] = Bare(work.name, tuned=name == "tuned")
+        elif name not in peers.NAMES:
+            raise unknown("against", name, ("bare", "tuned", *peers.NAMES))
+        elif peers.installed(name):
+            found[name] = peers.Peer(name, work.name)
+            found[f"{name} tuned"] = peers.Peer(name, work.name, tuned=True)
     return found
 
 
-def alternate(entered: Mapping[str, Contender], seconds: float, warm: int = 2) -> dict[str, list[float]]:
-    """Seconds of every round of every contender, in turns, for about so long in all."""
+def alternate(entered: Mapping[str, Contender], seconds: float) -> dict[str, list[float]]:
+    """Seconds of every round of every contender, in turns, for about so long in all, after some that do not count."""
     for contender in entered.values():
-        for _ in range(warm):
+        for _ in range(getattr(contender, "warm", 2)):
             contender.round()
     times: dict[str, list[float]] = {name: [] for name in entered}
     end = perf_counter() + seconds
@@ -96,6 +104,7 @@ def machine() -> dict[str, str]:
         model = platform.processor()
     return {
         "processor": model,
+        "cores": str(cores()),
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
