@@ -29,7 +29,9 @@ LAYERS = [  # each may import from those above it only
     {""},  # igfl itself: names only, until one is used
     {"bench.peers"},
     {"bench", "bench.measure"},
-    {"report", "report.partitions"},
+    {"report", "report.partitions", "runs.digest", "runs.files", "runs.memories"},
+    {"runs.store"},
+    {"runs"},
     {"cli", "cli.data", "cli.split", "cli.bench"},
     {"cli.main"},
 ]

@@ -67,19 +67,29 @@ def others(work: Workload, names: Sequence[str]) -> dict[str, Contender]:
     return found
 
 
+TURN = 0.1  # seconds: what is faster does several rounds a turn, for it is not run one round at a time either
+
+
 def alternate(entered: Mapping[str, Contender], seconds: float) -> dict[str, list[float]]:
-    """Seconds of every round of every contender, in turns, for about so long in all, after some that do not count."""
-    for contender in entered.values():
-        for _ in range(getattr(contender, "warm", 2)):
-            contender.round()
+    """Seconds a round of every contender, in turns, for about so long in all, after some rounds that do not count."""
+    rounds_of = {}
+    for name, contender in entered.items():
+        _timed(contender, getattr(contender, "warm", 2))
+        rounds_of[name] = max(1, int(TURN / _timed(contender, 1)))
     times: dict[str, list[float]] = {name: [] for name in entered}
     end = perf_counter() + seconds
     while perf_counter() < end or len(next(iter(times.values()))) < 5:
         for name, contender in entered.items():
-            began = perf_counter()
-            contender.round()
-            times[name].append(perf_counter() - began)
+            times[name].append(_timed(contender, rounds_of[name]))
     return times
+
+
+def _timed(contender: Contender, rounds: int) -> float:
+    """Seconds a round."""
+    began = perf_counter()
+    for _ in range(rounds):
+        contender.round()
+    return (perf_counter() - began) / rounds
 
 
 def ratios(times: Mapping[str, list[float]], base: str = "bare") -> dict[str, dict[str, float]]:
