@@ -29,10 +29,12 @@ LAYERS = [  # each may import from those above it only
     {""},  # igfl itself: names only, until one is used
     {"bench.peers"},
     {"bench", "bench.measure"},
-    {"report", "report.partitions", "runs.digest", "runs.files", "runs.memories"},
-    {"runs.store"},
-    {"runs"},
-    {"cli", "cli.data", "cli.split", "cli.bench"},
+    {"report", "report.partitions"},
+    {"runs", "runs.catalogue", "runs.digest", "runs.files", "runs.memories", "runs.presets"},
+    {"runs.config", "runs.store", "runs.rows"},
+    {"runs.build", "runs.folder", "runs.behaviour", "runs.sinks"},
+    {"runs.run", "runs.plan"},
+    {"cli", "cli.data", "cli.split", "cli.bench", "cli.run", "cli.compare", "cli.listing"},
     {"cli.main"},
 ]
 

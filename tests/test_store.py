@@ -13,8 +13,9 @@ import torch
 
 import igfl
 from igfl.engines import Loop, Processes
-from igfl.runs import Chain, Store, StoreError, first_difference, short_hashes
+from igfl.runs.digest import Chain, first_difference, short_hashes
 from igfl.runs.memories import Memories
+from igfl.runs.store import Store, StoreError
 from jobs import METHODS, cohorts, fingerprint, images, of_loop, vectors
 
 TESTS = Path(__file__).parent
@@ -160,7 +161,7 @@ def test_a_harmed_row_is_told_and_the_checkpoint_before_is_used(tmp_path: Path) 
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
-    program = "import sys, pathlib; from igfl.runs import Store; Store(pathlib.Path(sys.argv[1]))"
+    program = "import sys, pathlib; from igfl.runs.store import Store; Store(pathlib.Path(sys.argv[1]))"
     with Store(tmp_path / "state"):
         run = subprocess.run(
             [sys.executable, "-c", program, str(tmp_path / "state")], capture_output=True, text=True, check=False

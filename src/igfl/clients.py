@@ -7,6 +7,7 @@ from typing import ClassVar, final
 
 import torch
 
+from igfl.exact import weighted_sum
 from igfl.parts import ClientRule
 from igfl.types import Arrays, Cohort, Correction, Vec, Visit
 
@@ -38,6 +39,7 @@ class ControlVariates(ClientRule):
     """SCAFFOLD, option II (Karimireddy et al. 2020, Algorithm 1).
 
     Line 10: g -> g - c_i + c;  line 12: c_i+ = c_i - c + (x - y_i) / (K lr);  line 17: c += sum of (c_i+ - c_i) / N.
+    The server knows c and hears y_i - x: it finds c_i+ - c_i = -c - (y_i - x) / (K lr) itself, and nobody sends it.
     """
 
     def init_local(self, params: Vec) -> Arrays:
@@ -50,16 +52,16 @@ class ControlVariates(ClientRule):
         return Correction(shift=visit.shared["control"] - visit.local["control"])
 
     def remember(self, visit: Visit, delta: Vec) -> Arrays:
-        return {"control": visit.local["control"] + self._change(visit, delta)}
+        control = visit.local["control"] - visit.shared["control"]
+        return {"control": control.sub_(delta, alpha=1 / (visit.lr * visit.steps))}
 
     def tell(self, visit: Visit, delta: Vec) -> Arrays:
-        return {"control_change": self._change(visit, delta)}
+        return {"pace": delta.new_tensor(1 / (visit.lr * visit.steps))}  # 1 / (K lr)
 
     def publish(self, shared: Arrays, cohort: Cohort, step: Vec) -> Arrays:
-        return {"control": shared["control"] + cohort.notes["control_change"].sum(0) / cohort.population}
-
-    def _change(self, visit: Visit, delta: Vec) -> Vec:
-        return torch.add(visit.shared["control"], delta, alpha=1 / (visit.lr * visit.steps)).neg_()
+        control, n = shared["control"], len(cohort.clients)
+        changes = -n * control - weighted_sum(cohort.notes["pace"], cohort.deltas)
+        return {"control": control + changes / cohort.population}
 
 
 @final

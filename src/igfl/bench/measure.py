@@ -10,8 +10,8 @@ from typing import Protocol
 
 import torch
 
-from igfl.bench import peers
 from igfl.bench.bare import Bare
+from igfl.bench.peers import NAMES, Peer, installed
 from igfl.bench.workloads import Precision, Workload
 from igfl.engines import engine as engine_of
 from igfl.exact import cores
@@ -59,11 +59,11 @@ def others(work: Workload, names: Sequence[str]) -> dict[str, Contender]:
     for name in names:
         if name in ("bare", "tuned"):
             found[name] = Bare(work.name, tuned=name == "tuned")
-        elif name not in peers.NAMES:
-            raise unknown("against", name, ("bare", "tuned", *peers.NAMES))
-        elif peers.installed(name):
-            found[name] = peers.Peer(name, work.name)
-            found[f"{name} tuned"] = peers.Peer(name, work.name, tuned=True)
+        elif name not in NAMES:
+            raise unknown("against", name, ("bare", "tuned", *NAMES))
+        elif installed(name):
+            found[name] = Peer(name, work.name)
+            found[f"{name} tuned"] = Peer(name, work.name, tuned=True)
     return found
 
 

@@ -8,13 +8,20 @@ from collections.abc import Sequence
 import typer
 
 from igfl import __version__
-from igfl.cli import data, split
+from igfl.cli import data, listing, split
 from igfl.cli.bench import bench
+from igfl.cli.compare import compare
+from igfl.cli.run import resume, run as train
 
 app = typer.Typer(
     help="Federated learning for clients whose data differ.", no_args_is_help=True, add_completion=False,
     pretty_exceptions_enable=False,
 )  # fmt: skip
+app.command(name="run", epilog="Example: igfl run cifar-quick method=igfl/time train.lr=0.03 --tensorboard")(train)
+app.command(epilog="Example: igfl resume runs/cifar-quick-001")(resume)
+app.command(epilog="Example: igfl compare runs/cifar-quick-001 runs/cifar-quick-002")(compare)
+app.command(name="list", epilog="Example: igfl list methods")(listing.show)
+app.add_typer(listing.config_app, name="config")
 app.add_typer(data.app, name="data")
 app.add_typer(split.app, name="split")
 app.command(epilog="Example: igfl bench B --method fedavg --method igfl/time")(bench)
