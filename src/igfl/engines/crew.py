@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -44,8 +45,8 @@ class Crew:
     buffers: dict[str, Tensor] = field(default_factory=dict)  # shared rows by name
     round: RoundOrder | None = None
 
-    def carry_out(self, orders: Sequence[Order]) -> Mapping[int, Answer]:
-        """Hand out orders, bundle by bundle, to whoever is free, until all are answered."""
+    def carry_out(self, orders: Sequence[Order], work: Mapping[int, float] | None = None) -> Mapping[int, Answer]:
+        """Hand out orders, each so much work, bundle by bundle to whoever is free, until all are answered."""
         waiting, answers, lost = deque(orders), dict[int, Answer](), 0
         try:
             while len(self.hands) < self.workers:
@@ -56,8 +57,7 @@ class Crew:
                 for ahead in range(AHEAD):
                     for hand in self.hands:
                         if waiting and len(hand.doing) <= ahead:
-                            size = max(1, len(waiting) // (SHARE * self.workers))
-                            self._hand_over(hand, [waiting.popleft() for _ in range(size)])
+                            self._hand_over(hand, self._bundle(waiting, work))
                 for hand in self._answering():
                     heard = self._listen(hand)
                     if heard is None:
@@ -84,6 +84,13 @@ class Crew:
                 hand.process.kill()
                 hand.process.join()
         self.hands = []
+
+    def _bundle(self, waiting: deque[Order], work: Mapping[int, float] | None) -> Bundle:
+        """The first of those waiting, a part of all their work."""
+        loads = [1.0 if work is None else work[order.place] for order in waiting]
+        room = sum(loads) / (SHARE * self.workers)
+        count = sum(1 for done in accumulate(loads) if done <= room)
+        return [waiting.popleft() for _ in range(max(1, count))]
 
     def _hand_over(self, hand: Hand, bundle: Bundle) -> None:
         hand.doing.append(bundle)

@@ -48,7 +48,7 @@ class Processes:
         ]  # fmt: skip
         steps = self.job.steps(broadcast.round, clients)
         longest_first = sorted(orders, key=lambda order: steps[order.place], reverse=True)
-        answers = self._crew.carry_out(longest_first)
+        answers = self._crew.carry_out(longest_first, dict(enumerate(steps)))
         for name, row in borrowed:
             self._pools[name].give_back(row)
         kept = {order.client: self._memory(order) for order in orders} if self._pools else {}
