@@ -8,10 +8,10 @@ demo: .venv/installed
 	$(BIN)/python examples/demo.py
 
 test: lint types
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 test-all: lint types
-	$(BIN)/python -m pytest -n auto -m "slow or not slow"
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "slow or not slow"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from math import ceil, floor, log10
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -18,6 +19,8 @@ from igfl.bench.workloads import workload
 from igfl.data.federation import Federation
 from igfl.engines import engine
 from igfl.models import logistic, mlp
+
+COLOURS = {"loop": "tab:orange", "processes": "tab:blue", "vectorised": "tab:green"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +92,10 @@ def draw(points: list[Point], path: Path) -> None:
         for name in dict.fromkeys(point.engine for point in points):
             mine = [(p.value, p.rate) for p in points if (p.axis, p.engine) == (axis, name)]
             if mine:
-                plot.loglog(*zip(*mine, strict=True), marker="o", label=name)
-        plot.set(xlabel=axis, ylabel="rounds per second")
+                plot.loglog(*zip(*mine, strict=True), marker="o", label=name, color=COLOURS[name])
+        rates = [p.rate for p in points if p.axis == axis]
+        whole = 10.0 ** floor(log10(min(rates))), 10.0 ** ceil(log10(max(rates)))  # decades: flat looks flat
+        plot.set(xlabel=axis, ylabel="rounds per second", ylim=whole)
         plot.grid(visible=True, which="major", alpha=0.3)
         plot.legend()
     figure.savefig(path, dpi=130)

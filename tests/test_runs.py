@@ -163,6 +163,26 @@ def test_diverging_is_told_and_exits_1(runs: Path, capsys: pytest.CaptureFixture
     assert "diverged at round 0" in capsys.readouterr().out
 
 
+class Exploding(torch.nn.Linear):
+    """A model that fails after a while."""
+
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training and float(self.weight.detach().std()) > 0.08:
+            raise ArithmeticError("too wide")
+        return super().forward(x.flatten(1))
+
+
+def test_what_a_model_raises_is_told_last_with_client_and_round(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "--under", str(runs), *QUICK, "model=test_runs:Exploding", "train.lr=1"]) == 1
+    complaint = capsys.readouterr().err.splitlines()
+    assert complaint[-1].startswith("igfl: client 0 in round ")
+    assert complaint[-1].endswith("ArithmeticError: too wide")
+    assert any("in forward" in line for line in complaint)
+
+
 def test_a_changed_config_or_partition_is_refused(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path(start(runs)["run"])
     config = (folder / "config.yaml").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Sequence
 
 import typer
@@ -42,6 +43,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _refuse("stopped", code=1)
     except ValueError as error:
         return _refuse(str(error))
+    except RuntimeError as error:  # a run that failed; where it was somebody's model or method, with the place
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        return _refuse(str(error), code=1)
     except OSError as error:
         return _refuse(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "), code=1)
     except Exception as error:

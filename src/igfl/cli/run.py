@@ -78,19 +78,13 @@ def _config(arguments: list[str]) -> Config:
 def _go(folder: Folder, built: Built, tensorboard: bool, as_json: bool) -> None:
     from igfl.runs.run import Run
     from igfl.runs.sinks import Sinks, TensorBoard
-    from igfl.runs.store import StoreError
-    from igfl.screening import Diverged
 
     makers = (partial(TensorBoard, folder.path / "tensorboard"),) if tensorboard else ()
     engine, resolved = built.engine()
     _tell(header(folder, built, resolved))
     with engine, interruptible() as asked, telling(built.config.rounds) as watch:
         training = Run(folder, built, watch=watch, stopping=lambda: bool(asked), sinks=Sinks(makers))
-        try:
-            outcome = training.go(engine)
-        except (Diverged, StoreError) as error:
-            _tell(f"igfl: {error}")
-            raise typer.Exit(1) from error
+        outcome = training.go(engine)
     _end(folder, outcome, as_json)
 
 
