@@ -147,7 +147,7 @@ def test_a_rule_that_cannot_be_mapped_is_called_client_by_client() -> None:
     job = replace(vectors("fedavg", dtype=torch.float64), method=method)
     engine = Vectorised(job)
     outcome(engine)
-    assert engine._hooks._one_by_one == {"correct"}
+    assert engine._hooks._one_by_one == {"correct", "tell"}
     assert distance(job) < 1e-10
 
 

@@ -19,6 +19,10 @@ from igfl.visits import Job
 SCREEN = Screen()
 
 
+class ServerError(RuntimeError):
+    """What the server's part of a method raised; the exception itself is the cause."""
+
+
 class Engine(Protocol):
     """Where clients train. It keeps nothing from round to round: `rounds` owns the state and the memories."""
 
@@ -152,7 +156,10 @@ def _rounds(
         )  # fmt: skip
         cohort, kept = _train(engine, broadcast, job.arriving(state.round, clients), memories)
         cohort = screen.admit(state.round, state.params, cohort)
-        state, cohort = serve(job.method, state, cohort)
+        try:
+            state, cohort = serve(job.method, state, cohort)
+        except Exception as error:  # whatever a weighting, an optimizer or a rule raises
+            raise ServerError(f"the server in round {state.round}: {type(error).__name__}: {error}") from error
         memories.update(kept if not cohort.rejected else {k: m for k, m in kept.items() if k not in cohort.rejected})
         yield state, cohort
 

@@ -146,12 +146,11 @@ def visit_client(
     with default_generator(draws.at(0).seed(), broadcast.params.device):
         weights = torch.empty_like(broadcast.params) if out is None else out
         loss = descend(visit, method.client.correct(visit), job, batches(job, visit, rows, draws), weights)
-    delta = weights.sub_(broadcast.params)
-    report = Report(
-        client=client, delta=delta, examples=len(rows), notes=method.tell(visit, delta),
-        metrics={"loss": loss, "norm": float(torch.linalg.vector_norm(delta))},
-    )  # fmt: skip
-    return report, Memory(local=method.client.remember(visit, delta), last=delta if method.uses_last else None)
+        delta = weights.sub_(broadcast.params)
+        notes, local = method.tell(visit, delta), method.client.remember(visit, delta)
+    metrics = {"loss": loss, "norm": float(torch.linalg.vector_norm(delta))}
+    report = Report(client=client, delta=delta, examples=len(rows), notes=notes, metrics=metrics)
+    return report, Memory(local=local, last=delta if method.uses_last else None)
 
 
 def descend(visit: Visit, correction: Correction, job: Job, batches: Iterator[Batch], weights: Vec) -> float:

@@ -8,6 +8,7 @@ import socket
 import sys
 import tempfile
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from logging import ERROR
@@ -22,7 +23,7 @@ try:
 except ImportError as error:
     raise ImportError("engine 'ray' needs Ray, which is not installed: pip install 'igfl[ray]'") from error
 
-LOSSES = 3  # actors lost in a row, with no share done between, before the engine gives up
+LOSSES = 3  # how often the same work may be lost, or actors in a row not even begin, before the engine gives up
 PATIENCE = 120.0  # seconds until a cluster must have found room for an actor where none is left
 
 
@@ -30,18 +31,21 @@ class Session:
     """A Ray of our own, shared by the engines of this process; or a place in a cluster that is there."""
 
     _folder: ClassVar[str] = ""
-    _users: ClassVar[int] = 0  # engines on the Ray of our own
+    _address: ClassVar[str | None] = None
+    _users: ClassVar[int] = 0  # engines on the Ray that we started or joined
 
     def __init__(self, address: str | None, resources: dict[str, float]) -> None:
-        self._own = address is None and (Session._users > 0 or not ray.is_initialized())
+        if Session._users and address != Session._address:
+            raise ValueError(
+                f"address={address!r}: this process is with {Session._address or 'a Ray of its own'} already"
+            )
+        self._counts = Session._users > 0 or not ray.is_initialized()  # else it is the user's, who will end it
+        self._own = address is None and self._counts
         self.resources = resources if self._own else {"num_cpus": 1, **resources}
-        if self._own:
+        if self._counts:
             if not Session._users:
-                self._start()
+                self._begin(address)
             Session._users += 1
-        elif not ray.is_initialized():
-            _knock(address)
-            ray.init(address, namespace=f"igfl-{uuid.uuid4().hex}", log_to_driver=False, logging_level=ERROR)
 
     def room(self) -> int:
         """How many actors there is room for."""
@@ -67,29 +71,42 @@ class Session:
         return ray.remote(Actor).options(**options).remote(packed)
 
     def close(self) -> None:
-        """Leave; the last one out stops what we started."""
-        if not self._own:
+        """Leave; the last one out ends what we began."""
+        if not self._counts:
             return
-        self._own = False
+        self._counts = False
         Session._users -= 1
         if not Session._users:
-            ray.shutdown()
-            shutil.rmtree(Session._folder, ignore_errors=True)
+            self._end()
 
-    def _start(self) -> None:
+    def _begin(self, address: str | None) -> None:
+        namespace, Session._address = f"igfl-{uuid.uuid4().hex}", address
+        if address is not None:
+            _knock(address)
+            ray.init(address, namespace=namespace, log_to_driver=False, logging_level=ERROR)
+            return
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         here = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # spawned workers have it too
         Session._folder = tempfile.mkdtemp(prefix="igfl-ray-")
-        ray.init(
-            "local", namespace=f"igfl-{uuid.uuid4().hex}", include_dashboard=False, log_to_driver=False,
-            logging_level=ERROR, _temp_dir=Session._folder,
-            runtime_env={"env_vars": here},
-        )  # fmt: skip
+        try:
+            ray.init(
+                "local", namespace=namespace, include_dashboard=False, log_to_driver=False, logging_level=ERROR,
+                _temp_dir=Session._folder, runtime_env={"env_vars": here},
+            )  # fmt: skip
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        ray.shutdown()
+        if Session._folder:
+            shutil.rmtree(Session._folder, ignore_errors=True)
+            Session._folder = ""
 
 
-def _knock(address: str | None) -> None:
+def _knock(address: str) -> None:
     """Refuse an address where nobody answers: Ray itself would go on asking for minutes."""
-    host, _, port = (address or "").rpartition(":")
+    host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         return  # `auto`, or a scheme of Ray's
     try:
@@ -121,7 +138,7 @@ class Cast:
     ) -> Iterator[tuple[list[int], Any]]:
         """Share out pieces of work of these sizes; each share's numbers and answer, as they come."""
         waiting = list(range(len(sizes)))
-        self._busy, self._lost = {}, 0
+        self._busy, self._lost, losses = {}, 0, Counter[int]()
         self._assemble()
         while waiting or self._busy:
             waiting = self._hand_out(waiting, sizes, order)
@@ -135,10 +152,12 @@ class Cast:
                 except RayTaskError:
                     raise
                 except RayError as error:  # the actor, its node, or what it answered is gone
+                    losses.update(places)
+                    if max(losses.values()) >= LOSSES:
+                        raise RuntimeError(f"the same work was lost {LOSSES} times, at last with: {error}") from error
                     waiting.extend(places)
-                    self._replace(actor, error)
+                    self._replace(actor)
                 else:
-                    self._lost = 0
                     self._free.append(actor)
                     yield places, answer
 
@@ -170,8 +189,14 @@ class Cast:
         except RayTaskError:
             raise
         except RayError as error:
-            self._replace(actor, error)
+            self._lost += 1
+            if getattr(error, "actor_init_failed", False):
+                raise RuntimeError(f"an actor could not begin: {_last_line(error)}") from error
+            if self._lost >= LOSSES:
+                raise RuntimeError(f"{LOSSES} actors in a row could not begin, the last with: {error}") from error
+            self._replace(actor)
         else:
+            self._lost = 0
             self._free.append(actor)
 
     def _hand_out(self, waiting: list[int], sizes: Sequence[float], order: Callable[..., Any]) -> list[int]:
@@ -196,14 +221,9 @@ class Cast:
             )
         return ready
 
-    def _replace(self, actor: Any, error: Exception) -> None:
-        self._lost += 1
+    def _replace(self, actor: Any) -> None:
         with suppress(RayActorError, ValueError):
             ray.kill(actor)
-        if getattr(error, "actor_init_failed", False):
-            raise RuntimeError(f"an actor could not begin: {_last_line(error)}") from error
-        if self._lost >= LOSSES:
-            raise RuntimeError(f"{self._lost} actors in a row were lost, the last with: {error}") from error
         self._hire()
 
 

@@ -21,6 +21,7 @@ from igfl.visits import Job
 LOSSES = 3  # workers lost in a row, with no visit done between, before the engine gives up
 AHEAD = 2  # bundles a worker may hold, so that it never pauses for the next
 SHARE = 4  # a bundle is this part of what would be an equal share of the rest: large at first, single orders at last
+LARGEST = 1000  # orders in a bundle: more, and pipes fill up in both directions
 Order = VisitOrder | ScoreOrder
 Bundle = Sequence[Order]
 
@@ -90,7 +91,7 @@ class Crew:
         loads = [1.0 if work is None else work[order.place] for order in waiting]
         room = sum(loads) / (SHARE * self.workers)
         count = sum(1 for done in accumulate(loads) if done <= room)
-        return [waiting.popleft() for _ in range(max(1, count))]
+        return [waiting.popleft() for _ in range(min(LARGEST, max(1, count)))]
 
     def _hand_over(self, hand: Hand, bundle: Bundle) -> None:
         hand.doing.append(bundle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from igfl.batched import Unbatchable
 from igfl.engines.loop import of_client
 from igfl.exact import aligned_rows
 from igfl.parts import ClientRule, Method, Weighting
@@ -51,7 +53,7 @@ class Visits:
             start = end
 
     def one(self, steps: int, client: Any, local: Arrays, last: Tensor) -> Visit:
-        """A visit as a rule sees it; under torch.func the client, too, is a tensor."""
+        """A visit as a rule sees it."""
         heard = self.broadcast
         return Visit(
             round=heard.round, params=heard.params, shared=heard.shared, lr=heard.lr, cohort_size=heard.cohort_size,
@@ -66,6 +68,27 @@ class Corrections:
     scale: float | Tensor = 1.0
     pull: float | Tensor = 0.0
     shift: float | Tensor = 0.0
+
+
+class Somebody:
+    """Stands for a client's number where many are asked at once: a rule that looks at it is called one by one."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise TypeError("which client it is differs from visit to visit")
+
+    __eq__ = __ne__ = __hash__ = __bool__ = __str__ = __repr__ = __format__ = _refuse  # the rest an object lacks
+
+
+_SOMEBODY = Somebody()
+
+
+@contextmanager
+def _nothing_drawn() -> Iterator[None]:
+    """Refuse a rule that draws: only the engines that visit one client at a time give it that visit's stream."""
+    before = torch.default_generator.get_state()
+    yield
+    if not torch.equal(before, torch.default_generator.get_state()):
+        raise Unbatchable("the method draws random numbers, which belong to each visit's own stream")
 
 
 class Hooks:
@@ -111,12 +134,12 @@ class Hooks:
         arguments = (local, visits.last[run] if kept else NOT_KEPT, *(rows[run] for rows in deltas))
         if name not in self._one_by_one:
             mapped = torch.vmap(
-                lambda client, local, last, *delta: hook(visits.one(steps, client, local, last), *delta),
-                in_dims=(0, 0, 0 if kept else None, *(0 for _ in deltas)),
+                lambda local, last, *delta: hook(visits.one(steps, _SOMEBODY, local, last), *delta),
+                in_dims=(0, 0 if kept else None, *(0 for _ in deltas)),
                 randomness="error",
             )
             try:
-                together: Arrays = mapped(torch.tensor(clients), *arguments)
+                together: Arrays = mapped(*arguments)
             except Exception:  # whatever a rule does that a batch of visits does not stand
                 self._one_by_one.add(name)
             else:
@@ -124,7 +147,7 @@ class Hooks:
         made: list[Arrays] = []
         for i, client in enumerate(clients):
             last = visits.last[run][i] if kept else NOT_KEPT
-            with of_client(client, visits.broadcast.round):
+            with of_client(client, visits.broadcast.round), _nothing_drawn():
                 one = visits.one(steps, client, {key: array[i] for key, array in local.items()}, last)
                 made.append(hook(one, *(rows[run][i] for rows in deltas)))
         return {key: _joined([part[key][None] for part in made]) for key in made[0]}

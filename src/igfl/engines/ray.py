@@ -38,7 +38,11 @@ class Ray:
             raise ValueError(f"workers={workers}: at least one actor trains; None takes one a core")
         self.job = job
         self._session = Session(address, dict(resources or {}))
-        self._cast = Cast(self._session, PackedJob.of(job), workers or self._session.room())
+        try:
+            self._cast = Cast(self._session, PackedJob.of(job), workers or self._session.room())
+        except BaseException:
+            self._session.close()
+            raise
         self._deltas: Tensor | None = None
 
     def train(

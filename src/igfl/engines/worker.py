@@ -60,7 +60,7 @@ class Answer:
     error: Exception | None = None
 
 
-LAST = "last"  # the name of Memory.last among the arrays a client keeps
+LAST = "/last"  # the name of Memory.last among the arrays a client keeps: one that no rule gives
 
 
 def serve(job: Job, orders: Connection) -> None:

@@ -1,0 +1,129 @@
+"""From a configuration to what trains: data, partition, network, method, cohorts, engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from igfl.data.partitions import Explicit, Partition, Rule, Writers, partition, rule
+from igfl.data.sets import DataSet, load
+from igfl.engines import choose, engine
+from igfl.inputs import CIFAR_PADDED, CIFAR_TUTORIAL, Images
+from igfl.methods import METHODS
+from igfl.models import MODELS, model
+from igfl.names import named
+from igfl.parts import Method
+from igfl.runs.config import Config, ConfigError
+from igfl.schedules import Cosine, Step
+from igfl.screening import Screen
+from igfl.task import ModuleTask
+from igfl.training import Engine, Sampled
+from igfl.types import Faults, Plan, Schedule
+from igfl.visits import Job
+
+INPUTS: dict[str, Images | None] = {"none": None, "tutorial": CIFAR_TUTORIAL, "padded": CIFAR_PADDED}
+SIDE = {"tutorial": 24}  # of an image after augmentation, where it is not the stored one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A run, ready to begin."""
+
+    config: Config
+    job: Job
+    partition: Partition
+    labels: Any  # of all training rows, as the partition's passport wants them
+    cohorts: Sampled
+    screen: Screen
+
+    def engine(self) -> tuple[Engine, str]:
+        """The engine, and its name with the reason for it."""
+        wanted = self.config.engine
+        name, why = choose(self.job) if wanted.name == "auto" else (wanted.name, "as asked")
+        options = {"address": wanted.address} if name == "ray" else {}
+        return engine(self.job, name, workers=wanted.workers, **options), f"{name} ({why})"
+
+
+def build(config: Config) -> Built:
+    """Everything made and checked, nothing trained."""
+    try:
+        return _build(config)
+    except TypeError as error:  # an option of the wrong kind, told by whoever takes it
+        raise ConfigError(str(error)) from error
+
+
+def _build(config: Config) -> Built:
+    data = load(config.data.name, **_plain(config.data.options))
+    made = _partition(config, data)
+    task = ModuleTask(_network(config, data), inputs=INPUTS[config.data.augment], precision=config.engine.precision)
+    job = Job(
+        method=_method(config), task=task, data=data.divided(made), plan=_plan(config), seed=config.seed,
+        faults=Faults(drop=config.clients.drop, slow=config.clients.slow),
+    )  # fmt: skip
+    cohorts = Sampled(rounds=config.rounds, size=config.cohort)
+    cohorts.check(job)
+    screen = Screen(policy=config.screen.policy, limit=config.screen.limit)
+    return Built(config=config, job=job, partition=made, labels=data.y.numpy(), cohorts=cohorts, screen=screen)
+
+
+def _partition(config: Config, data: DataSet) -> Partition:
+    split = config.split
+    chosen: Rule
+    if split.name == "writers":
+        if data.writers is None:
+            raise ConfigError(f"split.name='writers': {data.name} does not say who wrote what; take mnist_writers")
+        chosen = Writers(data.writers.numpy())
+    elif split.name == "explicit":
+        if "path" not in split.options:
+            raise ConfigError("split.path: an explicit split is read from a file; say which")
+        chosen = Explicit(str(split.options["path"]))
+    else:
+        chosen = rule(split.name, **split.options)
+    clients = {} if chosen.natural else {"clients": split.clients}
+    seed = config.seed if split.seed is None else split.seed
+    return partition(data.y.numpy(), chosen, seed=seed, share=split.share, holdout=split.holdout, **clients)
+
+
+def _network(config: Config, data: DataSet) -> nn.Module:
+    options = _plain(config.model.options)
+    if config.model.name in MODELS:
+        fitting = {"classes": len(data.classes), "seed": config.seed}
+        if config.model.name in ("mlp", "logistic"):
+            fitting["inputs"] = torch.Size(data.shape).numel()
+        if config.model.name in ("mcmahan_cnn", "cnn"):
+            fitting["input"] = SIDE.get(config.data.augment, data.shape[-1])
+        if config.model.name == "cnn":
+            fitting["channels"] = data.shape[0]
+        options = {**fitting, **options}
+    return model(config.model.name, **options)
+
+
+def _method(config: Config) -> Method:
+    factory = named("method", config.method.name, {name: f"igfl.methods:{name}" for name in METHODS})
+    made: Method = factory(**config.method.options)
+    return made
+
+
+def _plan(config: Config) -> Plan:
+    train = config.train
+    return Plan(
+        lr=_schedule(config), epochs=train.epochs, batch=train.batch, steps=train.steps,
+        weight_decay=train.weight_decay,
+    )  # fmt: skip
+
+
+def _schedule(config: Config) -> float | Schedule:
+    lr, decay = config.train.lr, config.train.schedule
+    if decay.name == "step":
+        return Step(lr, decay.every, decay.factor, decay.end)
+    if decay.name == "cosine":
+        return Cosine(lr, decay.end, config.rounds)
+    return lr
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    """Lists of YAML as the tuples that factories take."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
