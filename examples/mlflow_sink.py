@@ -21,5 +21,5 @@ def to_mlflow(row: Row) -> None:
 if __name__ == "__main__":
     config = load(None, ["rounds=20"])
     built = build(config)
-    with built.engine()[0] as engine:
+    with built.engine() as engine:
         Run(Folder.new(Path("runs"), config), built, sinks=Sinks((lambda _round: to_mlflow,))).go(engine)

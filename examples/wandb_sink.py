@@ -28,5 +28,5 @@ def begin(round: int) -> Sink:
 if __name__ == "__main__":
     config = load(None, ["rounds=20"])
     built = build(config)
-    with built.engine()[0] as engine:
+    with built.engine() as engine:
         Run(Folder.new(Path("runs"), config), built, sinks=Sinks((begin,))).go(engine)

@@ -21,7 +21,7 @@ from igfl.engines import ENGINES
 from igfl.methods import METHODS
 from igfl.models import MODELS
 from igfl.runs import catalogue
-from igfl.runs.config import Config, checked, load
+from igfl.runs.config import Config, as_yaml, checked, load
 from igfl.runs.presets import PRESETS
 
 BAD = {
@@ -200,8 +200,19 @@ def test_what_is_written_is_what_was_read(tmp_path: Path) -> None:
     for _, content in PRESETS.values():
         config = checked(content)
         path = tmp_path / "config.yaml"
-        path.write_text(yaml.safe_dump(config.model_dump(mode="json")))
+        path.write_text(yaml.safe_dump(as_yaml(config)))
         assert load(path) == config
+
+
+def test_numbers_are_numbers_wherever_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("method: {name: igfl, attention: time, temperature: 1e-2}\nsplit: {name: dirichlet, rho: 1e3}\n")
+    config = load(path)
+    assert (config.method.options["temperature"], config.split.options["rho"]) == (0.01, 1000)
+    config = load(None, ["method.temperature=inf"])
+    assert config.method.options == {"attention": "time", "temperature": float("inf")}
+    path.write_text(yaml.safe_dump(as_yaml(config)))
+    assert load(path) == config
 
 
 def test_overrides_go_on_top_of_a_file(tmp_path: Path) -> None:

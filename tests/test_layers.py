@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import igfl
 
 SOURCE = Path(igfl.__file__).parent
@@ -101,3 +103,14 @@ def test_type_checkers_see_the_names_that_are_there() -> None:
     assert declared == {(f"igfl.{home}", name) for home, names in igfl._HOMES.items() for name in names.split()}
     for name in igfl.__all__:
         getattr(igfl, name)
+
+
+def test_every_module_is_tracked() -> None:
+    """An ignore rule once hid a whole package."""
+    root = SOURCE.parents[1]
+    if not (root / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(
+        ["git", "ls-files", "src/igfl"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout
+    assert {str(path.relative_to(root)) for path in SOURCE.rglob("*.py")} <= set(listed.split())

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,34 @@ def test_the_digest_does_not_see_how_a_task_lays_its_kernels_out() -> None:
     state = igfl.start(job)
     again = igfl.ServerState(round=0, params=other.initial(), shared={}, optimizer={})
     assert Chain().after(state, job.task) == Chain().after(again, other)
+
+
+class Twice(igfl.ClientRule):
+    """Keeps one array under two names, one of which the library uses itself."""
+
+    def init_local(self, params: torch.Tensor) -> igfl.Arrays:
+        zero = torch.zeros_like(params)
+        return {"last": zero, "other": zero}
+
+    def correct(self, visit: igfl.Visit) -> igfl.Correction:
+        return igfl.Correction(shift=0.1 * visit.local["last"])
+
+    def remember(self, visit: igfl.Visit, delta: torch.Tensor) -> igfl.Arrays:
+        return {"last": delta.clone(), "other": delta.clone()}
+
+
+def test_arrays_that_share_memory_and_any_name_are_kept(tmp_path: Path) -> None:
+    method = igfl.Method(client=Twice(), weighting=igfl.fedavg().weighting, server=igfl.fedavgm().server)
+    job = replace(images("fedavg"), method=method)
+    whole = train(job, tmp_path / "whole", 8)
+    train(job, tmp_path / "parts", 4, limit=2)
+    assert train(job, tmp_path / "parts", 8, engine=lambda job: Processes(job, workers=2)) == whole
+
+
+def test_a_database_that_is_none_is_told(tmp_path: Path) -> None:
+    (tmp_path / "memories.sqlite").write_bytes(b"no database, but long enough to look like a file of some kind" * 30)
+    with pytest.raises(StoreError, match=r"memories.sqlite: file is not a database"):
+        Store(tmp_path)
 
 
 def test_a_cache_of_memories_is_a_mapping_like_any_other() -> None:

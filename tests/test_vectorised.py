@@ -15,7 +15,7 @@ from igfl.engines import ClientError, Loop, Vectorised
 from igfl.engines.vectorised import model_of
 from igfl.inputs import Images
 from igfl.types import Faults
-from jobs import METHODS, SIZES, fingerprint, images, outcome, vectors
+from jobs import METHODS, SIZES, cohorts, fingerprint, images, outcome, vectors
 
 EQUAL = (20,) * 7
 
@@ -149,6 +149,42 @@ def test_a_rule_that_cannot_be_mapped_is_called_client_by_client() -> None:
     outcome(engine)
     assert engine._hooks._one_by_one == {"correct", "tell"}
     assert distance(job) < 1e-10
+
+
+@dataclass(frozen=True)
+class Suspicious(igfl.ClientRule):
+    """Looks its client up in a set."""
+
+    bad: frozenset[int] = frozenset({1, 4})
+
+    def correct(self, visit: igfl.Visit) -> igfl.Correction:
+        return igfl.Correction(scale=-1.0 if visit.client in self.bad else 1.0)
+
+
+class Noisy(igfl.ClientRule):
+    """Draws what it tells."""
+
+    def correct(self, visit: igfl.Visit) -> igfl.Correction:
+        return igfl.Correction(shift=0.01 * torch.randn_like(visit.params))
+
+    def tell(self, visit: igfl.Visit, delta: Tensor) -> igfl.Arrays:
+        return {"noise": torch.randn(1)}
+
+
+def of(rule: igfl.ClientRule) -> igfl.Method:
+    return igfl.Method(client=rule, weighting=igfl.fedavg().weighting, server=igfl.fedavg().server)
+
+
+def test_a_rule_that_asks_who_its_client_is_gets_the_right_answer() -> None:
+    assert distance(replace(vectors("fedavg", dtype=torch.float64), method=of(Suspicious()))) < 1e-10
+
+
+def test_a_rule_that_draws_has_its_visits_stream_on_the_loop_and_is_refused_here() -> None:
+    job = replace(vectors("fedavg"), method=of(Noisy()))
+    notes = [[cohort.notes["noise"] for _, cohort in igfl.rounds(Loop(job), cohorts=cohorts(job, 3))] for _ in range(2)]
+    assert all(torch.equal(a, b) for a, b in zip(*notes, strict=True))
+    with pytest.raises(ClientError, match="the method draws random numbers, which belong to each visit's own stream"):
+        outcome(Vectorised(job), rounds=1)
 
 
 class Refusing(igfl.ClientRule):

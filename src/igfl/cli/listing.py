@@ -57,10 +57,14 @@ def _found(what: What, under: Path) -> dict[str, str]:
 
 
 def _standing(path: Path) -> str:
+    from igfl.runs.config import ConfigError
     from igfl.runs.folder import Folder
 
     folder = Folder.open(path)
-    summary, config = folder.read("summary.json"), folder.config()
+    try:
+        summary, config = folder.read("summary.json"), folder.config()
+    except ConfigError as error:
+        return f"unreadable: {error}"
     if summary and "diverged" in summary:
         return f"{config.method.name}, diverged at round {summary['diverged']}"
     if summary:

@@ -47,6 +47,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         return _refuse(str(error), code=1)
+    except ImportError as error:  # of an extra, which says how to get it
+        return _refuse(str(error), code=1)
     except OSError as error:
         return _refuse(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "), code=1)
     except Exception as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -45,7 +45,7 @@ def run(
         found = planned(built)
         typer.echo(json.dumps(found) if as_json else "\n".join(f"{key:<28}{value}" for key, value in found.items()))
         return
-    _go(Folder.new(under, config), built, tensorboard, as_json)
+    _go(lambda: Folder.new(under, config), built, tensorboard, as_json)
 
 
 def resume(
@@ -58,7 +58,7 @@ def resume(
     from igfl.runs.folder import Folder
 
     found = Folder.open(folder)
-    _go(found, build(found.config()), tensorboard, as_json)
+    _go(lambda: found, build(found.config()), tensorboard, as_json)
 
 
 def _config(arguments: list[str]) -> Config:
@@ -75,20 +75,20 @@ def _config(arguments: list[str]) -> Config:
     return load(None, overrides, PRESETS[first][1])
 
 
-def _go(folder: Folder, built: Built, tensorboard: bool, as_json: bool) -> None:
+def _go(place: Callable[[], Folder], built: Built, tensorboard: bool, as_json: bool) -> None:
     from igfl.runs.run import Run
     from igfl.runs.sinks import Sinks, TensorBoard
 
-    makers = (partial(TensorBoard, folder.path / "tensorboard"),) if tensorboard else ()
-    engine, resolved = built.engine()
-    _tell(header(folder, built, resolved))
-    with engine, interruptible() as asked, telling(built.config.rounds) as watch:
+    with built.engine() as engine, interruptible() as asked, telling(built.config.rounds) as watch:
+        folder = place()  # only now: what was refused before leaves none
+        makers = (partial(TensorBoard, folder.path / "tensorboard"),) if tensorboard else ()
+        _tell(header(folder, built))
         training = Run(folder, built, watch=watch, stopping=lambda: bool(asked), sinks=Sinks(makers))
         outcome = training.go(engine)
     _end(folder, outcome, as_json)
 
 
-def header(folder: Folder, built: Built, engine: str) -> str:
+def header(folder: Folder, built: Built) -> str:
     """What is being run."""
     config, method = built.config, built.job.method
     return "\n".join(
@@ -100,7 +100,7 @@ def header(folder: Folder, built: Built, engine: str) -> str:
             f"{config.cohort or 'all'} a round",
             "partition": built.partition.sha256[:16],
             "model": f"{config.model.name}, {len(built.job.task.initial()):,} parameters",
-            "engine": engine,
+            "engine": f"{built.resolved[0]} ({built.resolved[1]})",
             "seed": config.seed,
         }.items()
     )

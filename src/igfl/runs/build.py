@@ -12,7 +12,7 @@ from igfl.data.partitions import Explicit, Partition, Rule, Writers, partition, 
 from igfl.data.sets import DataSet, load
 from igfl.engines import choose, engine
 from igfl.inputs import CIFAR_PADDED, CIFAR_TUTORIAL, Images
-from igfl.methods import METHODS
+from igfl.methods import METHODS, method
 from igfl.models import MODELS, model
 from igfl.names import named
 from igfl.parts import Method
@@ -39,23 +39,20 @@ class Built:
     cohorts: Sampled
     screen: Screen
 
-    def engine(self) -> tuple[Engine, str]:
-        """The engine, and its name with the reason for it."""
-        wanted = self.config.engine
-        name, why = choose(self.job) if wanted.name == "auto" else (wanted.name, "as asked")
-        options = {"address": wanted.address} if name == "ray" else {}
-        return engine(self.job, name, workers=wanted.workers, **options), f"{name} ({why})"
+    @property
+    def resolved(self) -> tuple[str, str]:
+        """The engine's name, and why it is that one."""
+        name = self.config.engine.name
+        return choose(self.job) if name == "auto" else (name, "as asked")
+
+    def engine(self) -> Engine:
+        """The engine."""
+        name, wanted = self.resolved[0], self.config.engine
+        return engine(self.job, name, workers=wanted.workers, **({"address": wanted.address} if name == "ray" else {}))
 
 
 def build(config: Config) -> Built:
     """Everything made and checked, nothing trained."""
-    try:
-        return _build(config)
-    except TypeError as error:  # an option of the wrong kind, told by whoever takes it
-        raise ConfigError(str(error)) from error
-
-
-def _build(config: Config) -> Built:
     data = load(config.data.name, **_plain(config.data.options))
     made = _partition(config, data)
     task = ModuleTask(_network(config, data), inputs=INPUTS[config.data.augment], precision=config.engine.precision)
@@ -65,6 +62,7 @@ def _build(config: Config) -> Built:
     )  # fmt: skip
     cohorts = Sampled(rounds=config.rounds, size=config.cohort)
     cohorts.check(job)
+    job.check(task.initial())
     screen = Screen(policy=config.screen.policy, limit=config.screen.limit)
     return Built(config=config, job=job, partition=made, labels=data.y.numpy(), cohorts=cohorts, screen=screen)
 
@@ -98,12 +96,18 @@ def _network(config: Config, data: DataSet) -> nn.Module:
         if config.model.name == "cnn":
             fitting["channels"] = data.shape[0]
         options = {**fitting, **options}
-    return model(config.model.name, **options)
+    try:
+        return model(config.model.name, **options)
+    except TypeError as error:
+        if config.model.name not in MODELS:
+            raise  # somebody's own factory: its place is worth seeing
+        raise ConfigError(f"model.name={config.model.name!r}: {error}") from error
 
 
 def _method(config: Config) -> Method:
-    factory = named("method", config.method.name, {name: f"igfl.methods:{name}" for name in METHODS})
-    made: Method = factory(**config.method.options)
+    if config.method.name in METHODS:
+        return method(config.method.name, **config.method.options)
+    made: Method = named("method", config.method.name, {})(**config.method.options)
     return made
 
 

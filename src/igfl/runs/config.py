@@ -158,6 +158,9 @@ class Screening(Section):
     limit: Annotated[float, Field(gt=0)] = 1000.0
 
 
+DEFAULT_METHOD = {"name": "igfl", "attention": "time"}
+
+
 class Config(Section):
     """A run."""
 
@@ -165,7 +168,7 @@ class Config(Section):
     seed: Annotated[int, Field(ge=0)] = 0
     rounds: Count = 30
     cohort: Count | None = None  # clients a round; None: all
-    method: Method = Method(name="igfl", attention="time")  # type: ignore[call-arg]  # an option of its own
+    method: Method = Method.model_validate(DEFAULT_METHOD)
     data: Data = Data()
     split: Split = Split()
     model: Model = Model()
@@ -207,7 +210,7 @@ def load(path: Path | None, overrides: Sequence[str] = (), base: Mapping[str, An
             raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
         if read is not None and not isinstance(read, dict):
             raise ConfigError(f"{path}: a configuration is keys and values, this is {type(read).__name__}")
-        content |= read or {}
+        content |= _numbers(read or {})
     for text in overrides:
         _put(content, text)
     return checked(content)
@@ -226,6 +229,8 @@ def _put(content: dict[str, Any], text: str) -> None:
     if not equals or not key:
         raise ConfigError(f"{text!r}: give options as key=value, as in train.lr=0.1")
     *sections, last = key.split(".")
+    if sections == ["method"] and last != "name":
+        content.setdefault("method", DEFAULT_METHOD)
     place = content
     for section in sections:
         inner = place.get(section, {})
@@ -237,11 +242,21 @@ def _put(content: dict[str, Any], text: str) -> None:
         parsed = yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise ConfigError(f"{key}={value}: not a YAML value") from error
-    place[last] = _number(parsed)
+    place[last] = _numbers(parsed)
 
 
-def _number(value: Any) -> Any:
-    """YAML reads 1e-3 as a word."""
+def as_yaml(config: Config) -> dict[str, Any]:
+    """All keys and values, in YAML's own kinds."""
+    content = config.model_dump()
+    return {**content, "targets": list(config.targets)}
+
+
+def _numbers(value: Any) -> Any:
+    """YAML reads 1e-3 as a word: what is a number is one, however deep it stands."""
+    if isinstance(value, dict):
+        return {key: _numbers(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_numbers(inner) for inner in value]
     try:
         return float(value) if isinstance(value, str) and not math.isnan(float(value)) else value
     except ValueError:

@@ -1,4 +1,4 @@
-"""What makes two runs equal: a chain of hashes over the parameters of their rounds, and hashes that tell what differs."""
+"""What makes two runs equal: a chain of hashes over their rounds, and hashes that tell what differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's folder: its configuration, a row of metrics a round, its partition, where it was made, its state, its model."""
+"""A run's folder: configuration, metrics, partition, where it was made, state, model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from igfl.runs.config import Config, ConfigError, load
+from igfl.runs.config import Config, ConfigError, as_yaml, load
 from igfl.runs.files import write_whole
 
 PACKAGES = ("igfl", "torch", "numpy", "ray", "safetensors")
@@ -38,7 +38,7 @@ class Folder:
             except FileExistsError:
                 continue
             folder = Folder(path)
-            folder.write("config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+            folder.write("config.yaml", yaml.safe_dump(as_yaml(config), sort_keys=False))
             folder.write("environment.json", json.dumps(environment(), indent=1))
             return folder
         raise AssertionError

@@ -1,4 +1,4 @@
-"""What clients keep between visits, as one mapping: all of it in memory, or the most recent in memory and the rest on disk."""
+"""What clients keep between visits, as one mapping: all in memory, or the most recent there and the rest on disk."""
 
 from __future__ import annotations
 

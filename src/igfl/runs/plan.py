@@ -11,6 +11,7 @@ import numpy as np
 from igfl.runs.build import Built
 from igfl.training import rounds, start
 
+ROW = 3000  # bytes of metrics, about
 PROBE = 3  # rounds trained to tell the time, of which the first does not count
 
 
@@ -30,6 +31,8 @@ def planned(built: Built) -> dict[str, Any]:
     down = sum(a.numel() * a.element_size() for a in (state.params, *state.shared.values()))
     up = size + sum(note.numel() * note.element_size() for note in job.notes(params).values())
     memories = kept * len(everybody)
+    server = (state.params, *state.shared.values(), *state.optimizer.values())
+    kept_by_server = sum(a.numel() * a.element_size() for a in server)
     return {
         "rounds": config.rounds,
         "clients a round": f"{cohort} of {len(everybody)}",
@@ -41,7 +44,7 @@ def planned(built: Built) -> dict[str, Any]:
         "memory: data": told(job.data.x.numel() * job.data.x.element_size()),
         "memory: updates of a cohort": told(cohort * size),
         "memory: kept for clients": told(memories if config.engine.memory == "ram" else kept * config.engine.cache),
-        "disk, at most": told(3 * memories + 2 * len((state.shared, state.optimizer)) * size + config.rounds * 2000),
+        "disk, at most": told(3 * memories + 3 * kept_by_server + size + config.rounds * ROW),
         "time": _time(built),
     }
 
@@ -57,12 +60,11 @@ def told(size: float) -> str:
 
 def _time(built: Built) -> str:
     times = []
-    engine, name = built.engine()
-    with engine:
+    with built.engine() as engine:
         states = rounds(engine, cohorts=replace(built.cohorts, rounds=PROBE), screen=built.screen)
         for _ in range(PROBE):
             began = perf_counter()
             next(states)
             times.append(perf_counter() - began)
     seconds = built.config.rounds * min(times[1:])
-    return f"about {seconds:.0f} s without evaluation, from {PROBE} rounds on {name.partition(' ')[0]}"
+    return f"about {seconds:.0f} s without evaluation, from {PROBE} rounds on {built.resolved[0]}"

@@ -15,14 +15,16 @@ from igfl.types import Arrays, Cohort, ServerState, Task
 Row = Mapping[str, Any]
 
 
-def row_of(state: ServerState, before: ServerState, cohort: Cohort, chain: Chain, task: Task) -> dict[str, Any]:
-    """The row of the round that led from `before` to `state`."""
+def row_of(
+    state: ServerState, before: ServerState, cohort: Cohort, chain: Chain, task: Task, invited: int
+) -> dict[str, Any]:
+    """The row of the round that led from `before` to `state`, to which so many were invited."""
     row: dict[str, Any] = {"round": state.round, "digest": chain.head, "hashes": short_hashes(state, task)}
     row |= {"clients": len(cohort.clients), "rejected": len(cohort.rejected)}
     if cohort.clients:
         row["train/loss"] = float(cohort.metrics["loss"].mean())
         row |= _drift(cohort) | _attention(cohort)
-    row |= _traffic(before, cohort)
+    row |= _traffic(before, cohort, invited)
     return row
 
 
@@ -60,12 +62,13 @@ def _attention(cohort: Cohort) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _traffic(before: ServerState, cohort: Cohort) -> dict[str, int]:
-    """Bytes that clients would hear and send, as plain arrays."""
+def _traffic(before: ServerState, cohort: Cohort, invited: int) -> dict[str, int]:
+    """Bytes that clients would hear and send, as plain arrays: all invited hear, those rejected have sent."""
     heard = sum(_bytes(array) for array in (before.params, *before.shared.values()))
-    sent = sum(_bytes(array) for array in (cohort.deltas, *cohort.notes.values()))
-    n = len(cohort.clients) + len(cohort.rejected)
-    return {"comm/down_bytes": n * heard, "comm/up_bytes": sent}
+    told = sum(_bytes(array) for array in (cohort.deltas, *cohort.notes.values()))
+    each = told // len(cohort.clients) if cohort.clients else 0
+    sent = (len(cohort.clients) + len(cohort.rejected)) * each
+    return {"comm/down_bytes": invited * heard, "comm/up_bytes": sent}
 
 
 def _bytes(array: Tensor) -> int:

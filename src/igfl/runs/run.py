@@ -19,7 +19,7 @@ from igfl.runs.build import Built
 from igfl.runs.config import Config, ConfigError
 from igfl.runs.digest import Chain, named
 from igfl.runs.files import write_whole
-from igfl.runs.folder import Folder, Metrics
+from igfl.runs.folder import Folder, Metrics, environment
 from igfl.runs.rows import Row, of_clients, row_of
 from igfl.runs.sinks import Sinks
 from igfl.runs.store import Checkpoint, Store
@@ -51,9 +51,9 @@ def due(round: int, rounds: int, every: int) -> bool:
     return round % every == 0 or round == rounds or (round > rounds - last and (rounds - round) % step == 0)
 
 
-def identity(config: Config) -> str:
-    """A hash of all that decides a run's bits, and nothing else."""
-    content = config.model_dump(mode="json")
+def identity(config: Config, engine: str) -> str:
+    """A hash of all that decides a run's bits, and nothing else; `engine` is the one that trains."""
+    content = config.model_dump()
     for key, part in NOT_DECIDING.items():
         if part is ...:
             content.pop(key)
@@ -62,8 +62,7 @@ def identity(config: Config) -> str:
                 content[key].pop(inner)
     if config.train.schedule.name == "cosine":
         content["rounds"] = config.rounds
-    if config.engine.name == "vectorised":
-        content["engine"]["name"] = "vectorised"
+    content["engine"]["rounds_apart"] = engine == "vectorised"
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -81,6 +80,7 @@ class Run:
         """From the newest checkpoint that is whole to the end, or until it is told to stop."""
         config = self.built.config
         self._keep_partition()
+        (self.folder.path / "summary.json").unlink(missing_ok=True)
         with Store(self.folder.state, limit=config.engine.cache if config.engine.memory == "disk" else None) as store:
             found = self._checkpoint(store)
             state = found.state if found else start(self.built.job)
@@ -102,7 +102,7 @@ class Run:
         self, engine: Engine, store: Store, state: ServerState, chain: Chain, rows: list[dict[str, Any]],
         metrics: Metrics, behaviour: Behaviour,
     ) -> Outcome:  # fmt: skip
-        config, facts = self.built.config, {"config": identity(self.built.config)}
+        config, facts = self.built.config, {"config": self._identity()}
         before, began = state, perf_counter()
         trained = rounds(engine, state, store.memories, cohorts=self.built.cohorts, screen=self.built.screen)
         for state, cohort in trained:
@@ -127,7 +127,7 @@ class Run:
         self, engine: Engine, state: ServerState, before: ServerState, cohort: Cohort, chain: Chain
     ) -> dict[str, Any]:
         config, job = self.built.config, self.built.job
-        row = row_of(state, before, cohort, chain, job.task)
+        row = row_of(state, before, cohort, chain, job.task, config.cohort or len(job.data.with_data))
         if due(state.round, config.rounds, config.evaluate):
             row |= {f"global/{name}": value for name, value in engine.evaluate(state.params).items()}
         if config.clients.test != "none" and (state.round % config.clients.every == 0 or state.round == config.rounds):
@@ -140,12 +140,22 @@ class Run:
             return None
         for skipped in found.skipped:
             self.watch({"note": f"{skipped}; going on from round {found.state.round}"})
-        if found.facts["config"] != identity(self.built.config):
+        if found.facts["config"] != self._identity():
             raise ConfigError(
                 f"{self.folder.path}: config.yaml is not the one this run was started with: give back what it was, or "
                 "start another run"
             )
+        was, now = self.folder.read("environment.json") or {}, environment()
+        for key, old, new in (("torch", was.get("packages", {}).get("torch"), now["packages"]["torch"]),
+                              ("processor", was.get("processor"), now["processor"])):  # fmt: skip
+            if old != new:
+                self.watch(
+                    {"note": f"this run began with {key} {old}, here it is {new}: its bits may differ from here on"}
+                )
         return found
+
+    def _identity(self) -> str:
+        return identity(self.built.config, self.built.resolved[0])
 
     def _keep_partition(self) -> None:
         """The partition a run began with is the one it goes on with."""

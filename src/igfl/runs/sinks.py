@@ -1,4 +1,4 @@
-"""Where rows go beside the run's own file. A sink is a function of a row; one that fails is dropped, the run goes on."""
+"""Where rows go beside the run's own file. A sink is a function of a row; one that fails is dropped."""
 
 from __future__ import annotations
 
