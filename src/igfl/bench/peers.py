@@ -41,15 +41,17 @@ class Peer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
+        self._complaints.close()
 
     def _hear(self, wanted: str) -> str:
         assert self._process.stdout is not None  # noqa: S101  # a pipe, as asked for
         line = self._process.stdout.readline().strip()
         if not line.startswith(wanted):
             self._process.kill()
-            self._process.wait()
+            self._process.communicate()
             self._complaints.seek(0)
             complaint = self._complaints.read().strip().splitlines() or ["it said nothing"]
+            self._complaints.close()
             raise RuntimeError(f"{self._name} ended where it should say {wanted!r}: {complaint[-1]}")
         return line
 

@@ -35,7 +35,6 @@ class Built:
     config: Config
     job: Job
     partition: Partition
-    labels: Any  # of all training rows, as the partition's passport wants them
     cohorts: Sampled
     screen: Screen
 
@@ -64,7 +63,7 @@ def build(config: Config) -> Built:
     cohorts.check(job)
     job.check(task.initial())
     screen = Screen(policy=config.screen.policy, limit=config.screen.limit)
-    return Built(config=config, job=job, partition=made, labels=data.y.numpy(), cohorts=cohorts, screen=screen)
+    return Built(config=config, job=job, partition=made, cohorts=cohorts, screen=screen)
 
 
 def _partition(config: Config, data: DataSet) -> Partition:

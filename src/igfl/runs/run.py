@@ -162,7 +162,7 @@ class Run:
         made, path = self.built.partition, self.folder.path / "partition.json"
         kept = self.folder.read("partition.json")
         if kept is None:
-            made.save(path, self.built.labels)
+            made.save(path, self.built.job.data.y.numpy())
         else:
             made.require(kept["passport"]["sha256"], str(path))
 
