@@ -170,7 +170,8 @@ def _figures(row: Mapping[str, Any]) -> str:
         told.append(f"accuracy {100 * row['global/accuracy']:.2f}%")
     if row.get("rejected"):
         told.append(f"rejected {row['rejected']}")
-    return "  ".join([*told, f"{1 / max(row['time/round_s'], 1e-9):.1f} rounds/s"])
+    seconds = max(row["time/round_s"], 1e-9)
+    return "  ".join([*told, f"{seconds:.1f} s/round" if seconds > 1 else f"{1 / seconds:.1f} rounds/s"])
 
 
 def _end(folder: Folder, outcome: Outcome, as_json: bool) -> None:
