@@ -37,9 +37,9 @@ class Ours:
         job = work.job(method, precision)
         self._engine = engine_of(job, engine)
         self._rounds = rounds(self._engine, cohorts=Sampled(size=work.cohort, rounds=10**9))
-        self.warm = (
-            3 * work.clients // work.cohort if job.method.uses_last else 2
-        )  # until almost all remember something
+        blank = job.blank(job.task.initial())
+        remembers = blank.last is not None or blank.local
+        self.warm = 3 * work.clients // work.cohort if remembers else 2  # until almost all remember something
 
     def round(self) -> None:
         next(self._rounds)

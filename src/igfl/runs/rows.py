@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from igfl.exact import one_thread
+from igfl.exact import one_thread, weighted_sum
 from igfl.runs.digest import Chain, short_hashes
 from igfl.types import Arrays, Cohort, ServerState, Task
 
@@ -46,7 +46,7 @@ def _drift(cohort: Cohort) -> dict[str, float]:
     weights = cohort.weights
     if weights is not None:
         with one_thread():
-            together = weights @ cohort.deltas
+            together = weighted_sum(weights, cohort.deltas)
             cosines = cohort.deltas @ together / (norms.to(together) * torch.linalg.vector_norm(together))
         found["drift/cosine"] = float(cosines.nan_to_num().mean())
     return found
