@@ -85,6 +85,19 @@ def test_any_module_is_mapped_with_its_augmentation(method: str) -> None:
     assert again[0] == again[1]
 
 
+@pytest.mark.parametrize("method", ["fedavg", "igfl/time"])
+def test_a_mapped_module_gives_the_same_bits_at_any_width(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        task = igfl.ModuleTask(Convolving(), inputs=Images(crop=8))
+    job = images(method, task=task)
+    monkeypatch.setattr(igfl.batched, "CHUNK_BYTES", 2 * 4 * len(task.initial()))
+    assert model_of(job).block == 2
+    whole = fingerprint(*outcome(Vectorised(job), rounds=6, size=6))
+    for width in (1, 3, 4, 7):
+        assert fingerprint(*outcome(Vectorised(job, width=width), rounds=6, size=6)) == whole
+
+
 def test_products_by_hand_equal_those_of_autograd() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(12, 9, bias=False), nn.ReLU(), nn.Sequential(nn.Linear(9, 5)))
     job = vectors("fedavg", task=igfl.ModuleTask(module.double()))

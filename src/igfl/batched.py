@@ -13,11 +13,16 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from igfl.exact import ALIGNMENT, aligned_rows
 from igfl.task import ModuleTask
-from igfl.types import Batch, Task
+from igfl.types import Batch, Task, Vec
+
+CHUNK_BYTES = 2**22  # of models trained at once on a processor: what its caches hold
 
 
 class Batched(Protocol):
-    """All that is known of a model where many are trained at once."""
+    """All that is known of a model where many are trained at once; `block` of them have a say in each other's bits."""
+
+    @property
+    def block(self) -> int: ...
 
     def descend(self, params: Tensor, batch: Batch, counts: Tensor | None, rate: float | Tensor) -> Tensor:
         """params [n, d] <- params - rate * gradients, in place; returns the mean losses [n].
@@ -103,6 +108,10 @@ class Dense:
     task: ModuleTask
     layers: tuple[Layer, ...]
 
+    @property
+    def block(self) -> int:
+        return 1
+
     def descend(self, params: Tensor, batch: Batch, counts: Tensor | None, rate: float | Tensor) -> Tensor:
         weights = [params[:, layer.weight].view(-1, *layer.shape) for layer in self.layers]
         biases = [None if layer.bias is None else params[:, layer.bias] for layer in self.layers]
@@ -157,16 +166,31 @@ def _shares(counts: Tensor, rows: Tensor) -> Tensor:
 
 @final
 class Mapped:
-    """Any other module, its gradients mapped over the models by torch.func."""
+    """Any other module, its gradients mapped over the models by torch.func, so many at once.
+
+    Where a model stands among those mapped with it decides some of its bits, for torch chooses how they lie. So blocks
+    are of a fixed size: the same models always stand together.
+    """
 
     def __init__(self, task: ModuleTask, example: Batch) -> None:
         self._task = task
+        self.block = at_once(task.initial())
         try:
             self._check(example)
         except (RuntimeError, NotImplementedError) as error:
             raise Unbatchable(f"torch.func cannot map {type(task.module).__name__}: {_first_line(error)}") from error
 
     def descend(self, params: Tensor, batch: Batch, counts: Tensor | None, rate: float | Tensor) -> Tensor:
+        blocks = [slice(first, first + self.block) for first in range(0, len(params), self.block)]
+        return torch.cat([
+            self._descend(
+                params[b], Batch(x=batch.x[b], y=batch.y[b]), None if counts is None else counts[b],
+                rate[b] if isinstance(rate, Tensor) else rate,
+            )
+            for b in blocks
+        ])  # fmt: skip
+
+    def _descend(self, params: Tensor, batch: Batch, counts: Tensor | None, rate: float | Tensor) -> Tensor:
         self._task.module.train()
         x, y = _as_input(self._task, batch.x), batch.y.to(params.device)
         shares = None if counts is None else _shares(counts, params.new_empty(x.shape[:2]))
@@ -209,6 +233,11 @@ class Mapped:
             None,
             0.0,
         )
+
+
+def at_once(params: Vec) -> int:
+    """How many models fit into a processor's caches; an accelerator takes all."""
+    return 2**30 if params.device.type != "cpu" else max(1, CHUNK_BYTES // (params.numel() * params.element_size()))
 
 
 def _aligned(blocks: Tensor) -> Tensor:

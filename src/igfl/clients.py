@@ -99,7 +99,7 @@ class VarianceReduction(ClientRule):
 class GroupBehaviour(ClientRule):
     """IGFL-client (Algorithm 2): every local step also moves a little with the group.
 
-    Line 5 divided by -lr:  g -> (1 + 1/S) g + (last/S - group) / (lr T),  with S clients and T local steps.
+    Line 5 divided by -lr:  g -> (1 + 1/S) g + (last - S group) / (S lr T),  with S clients and T local steps.
     """
 
     uses_last: ClassVar[bool] = True
@@ -108,9 +108,9 @@ class GroupBehaviour(ClientRule):
         return {"group": torch.zeros_like(params)}  # Δw_ps
 
     def correct(self, visit: Visit) -> Correction:
-        share, pace = 1 / visit.cohort_size, 1 / (visit.lr * visit.steps)
-        pull_back = (pace * share * visit.last).sub_(visit.shared["group"], alpha=pace)
-        return Correction(scale=1 + share, shift=pull_back)
+        S, T = visit.cohort_size, visit.steps
+        pull_back = torch.sub(visit.last, visit.shared["group"], alpha=S)
+        return Correction(scale=1 + 1 / S, shift=pull_back, strength=1 / (S * visit.lr * T))
 
     def publish(self, shared: Arrays, cohort: Cohort, step: Vec) -> Arrays:
         return {"group": step}

@@ -99,6 +99,13 @@ class ModuleTask:
                 torch.sub(view, gradient, alpha=rate, out=place)
         return loss
 
+    def step(self, params: Vec, batch: Batch, rate: float, out: Vec) -> Tensor:
+        """out <- -rate * gradient; the loss before."""
+        loss, gradients = self._gradients(params, batch)
+        for gradient, place in zip(gradients, self._views(out), strict=True):
+            torch.mul(gradient, -rate, out=place)
+        return loss
+
     def _gradients(self, params: Vec, batch: Batch) -> tuple[Tensor, tuple[Tensor, ...]]:
         self._bind(params)
         self._train(True)

@@ -14,6 +14,7 @@ Arrays: TypeAlias = Mapping[str, Tensor]  # named arrays: all that is stored, se
 Metrics: TypeAlias = Mapping[str, float]
 Schedule: TypeAlias = Callable[[int], float]  # round -> the clients' learning rate
 
+_LAST = "/last"  # Memory.last among the arrays a client keeps: a name that no rule gives
 NOT_KEPT = torch.empty(0)  # stands for `last` where no part of the method declares `uses_last`
 
 
@@ -92,10 +93,11 @@ class Visit(Broadcast):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """How a client's step differs from plain descent: w <- w - lr (scale g + shift + pull (w - w_global))."""
+    """How a client's step differs from plain descent: w <- w - lr (scale g + strength shift + pull (w - w_global))."""
 
     scale: float = 1.0
     shift: Vec | float = 0.0
+    strength: float = 1.0  # a number beside the vector saves a pass over it
     pull: float = 0.0
 
 
@@ -105,6 +107,16 @@ class Memory:
 
     local: Arrays
     last: Vec | None = None
+
+    def packed(self) -> Arrays:
+        """All of it as arrays of one mapping."""
+        return self.local if self.last is None else {**self.local, _LAST: self.last}
+
+    @staticmethod
+    def unpacked(arrays: Arrays) -> Memory:
+        """What was packed."""
+        local = dict(arrays)
+        return Memory(last=local.pop(_LAST, None), local=local)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,8 @@ class Descends(Protocol):
 
     def descend(self, params: Vec, batch: Batch, rate: float, out: Vec) -> Tensor | float: ...
 
+    def step(self, params: Vec, batch: Batch, rate: float, out: Vec) -> Tensor | float: ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -144,24 +146,49 @@ def visit_client(
     )  # fmt: skip
     draws = stream(job.seed, "visit", broadcast.round, client)
     with default_generator(draws.at(0).seed(), broadcast.params.device):
-        weights = torch.empty_like(broadcast.params) if out is None else out
-        loss = descend(visit, method.client.correct(visit), job, batches(job, visit, rows, draws), weights)
-        delta = weights.sub_(broadcast.params)
+        delta = torch.empty_like(broadcast.params) if out is None else out
+        loss = move(visit, method.client.correct(visit), job, batches(job, visit, rows, draws), delta)
         notes, local = method.tell(visit, delta), method.client.remember(visit, delta)
     metrics = {"loss": loss, "norm": float(torch.linalg.vector_norm(delta))}
     report = Report(client=client, delta=delta, examples=len(rows), notes=notes, metrics=metrics)
     return report, Memory(local=local, last=delta if method.uses_last else None)
 
 
-def descend(visit: Visit, correction: Correction, job: Job, batches: Iterator[Batch], weights: Vec) -> float:
+def move(visit: Visit, correction: Correction, job: Job, batches: Iterator[Batch], delta: Vec) -> float:
+    """The local steps of a visit, all that they moved the parameters by in `delta`; returns the mean loss."""
+    if visit.steps == 1:
+        return _step(visit, correction, job, next(batches), delta)
+    loss = _descend(visit, correction, job, batches, delta)
+    delta.sub_(visit.params)
+    return loss
+
+
+def _step(visit: Visit, correction: Correction, job: Job, batch: Batch, delta: Vec) -> float:
+    """One step from w_global, where nothing pulls: -lr (scale (g + decay w_global) + strength shift); no model is formed."""
+    rate = visit.lr * correction.scale
+    if isinstance(job.task, Descends):
+        loss: Tensor | float = job.task.step(visit.params, batch, rate, delta)
+    else:
+        loss, gradient = job.task.gradient(visit.params, batch)
+        torch.mul(gradient, -rate, out=delta)
+    if job.plan.weight_decay:
+        delta.sub_(visit.params, alpha=rate * job.plan.weight_decay)
+    if _is_there(correction.shift):
+        delta.sub_(correction.shift, alpha=visit.lr * correction.strength)
+    return float(loss)
+
+
+def _descend(visit: Visit, correction: Correction, job: Job, batches: Iterator[Batch], weights: Vec) -> float:
     """The local steps of a visit, from the parameters of the broadcast into `weights`; returns the mean loss.
 
-    With weight decay in g: w <- (1 - lr (scale decay + pull)) w - lr scale g - lr (shift - pull w_global).
+    With weight decay in g: w <- (1 - lr (scale decay + pull)) w - lr scale g - lr (strength shift - pull w_global).
     """
     lr, scale, pull = visit.lr, correction.scale, correction.pull
     keep = 1 - lr * (scale * job.plan.weight_decay + pull)
-    shift = correction.shift - pull * visit.params if pull else correction.shift
-    shifts = isinstance(shift, Tensor) or shift != 0
+    shift, strength = correction.shift, correction.strength
+    if pull:
+        shift, strength = strength * shift - pull * visit.params, 1.0
+    shifts = _is_there(shift)
     fused = job.task.descend if keep == 1 and isinstance(job.task, Descends) else None
     current, total = visit.params, 0.0
     for batch in batches:
@@ -171,10 +198,14 @@ def descend(visit: Visit, correction: Correction, job: Job, batches: Iterator[Ba
             loss, gradient = job.task.gradient(current, batch)
             torch.mul(current, keep, out=weights).sub_(gradient, alpha=lr * scale)
         if shifts:
-            weights.sub_(shift, alpha=lr)
+            weights.sub_(shift, alpha=lr * strength)
         current = weights
         total += float(loss)
     return total / visit.steps
+
+
+def _is_there(shift: Vec | float) -> bool:
+    return isinstance(shift, Tensor) or shift != 0
 
 
 def batches(job: Job, visit: Visit, rows: Tensor, draws: Stream) -> Iterator[Batch]:

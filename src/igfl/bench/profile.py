@@ -16,7 +16,7 @@ from igfl.screening import Screen
 from igfl.streams import stream
 from igfl.training import Sampled, serve, start
 from igfl.types import NOT_KEPT, Batch, Broadcast, Cohort, Memory, ServerState, Visit
-from igfl.visits import Job, batches, descend
+from igfl.visits import Job, batches, move
 
 
 @dataclass
@@ -75,9 +75,8 @@ def _train(
         with clock.of("correction"):
             correction = job.method.client.correct(visit)
         with clock.of("steps"):
-            descend(visit, correction, job, iter(portions), row)
+            move(visit, correction, job, iter(portions), row)
         with clock.of("update"):
-            row.sub_(broadcast.params)
             torch.linalg.vector_norm(row)
         with clock.of("correction"):
             told.append(job.method.tell(visit, row))

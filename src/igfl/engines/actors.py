@@ -14,7 +14,7 @@ from torch import Tensor
 from igfl.data.federation import Federation
 from igfl.engines.allocator import keep_freed_memory
 from igfl.engines.loop import chunks, test_set
-from igfl.engines.worker import LAST, portable
+from igfl.engines.worker import portable
 from igfl.exact import aligned, aligned_rows, side_by_side
 from igfl.types import Arrays, Batch, Broadcast, Memory, Metrics
 from igfl.visits import Job, visit_client
@@ -79,13 +79,12 @@ class PackedBroadcast:
 
 def pack_memory(memory: Memory) -> Packed:
     """What a client keeps, on its way."""
-    return pack(memory.local if memory.last is None else {**memory.local, LAST: memory.last})
+    return pack(memory.packed())
 
 
 def unpack_memory(packed: Packed, device: torch.device) -> Memory:
     """What a client keeps, as it was."""
-    arrays = dict(unpack(packed, device))
-    return Memory(last=arrays.pop(LAST, None), local=arrays)
+    return Memory.unpacked(unpack(packed, device))
 
 
 Order: TypeAlias = tuple[int, Packed | None]  # a client and its memory, which it has after its first visit

@@ -63,7 +63,7 @@ class Visits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corrections:
-    """The corrections of several visits: numbers where all have the same, else [n, 1]; shifts [n, d]."""
+    """The corrections of several visits: numbers where all have the same, else [n, 1]; shifts [n, d], in full strength."""
 
     scale: float | Tensor = 1.0
     pull: float | Tensor = 0.0
@@ -110,7 +110,7 @@ class Hooks:
         def hook(visit: Visit) -> Arrays:
             made = self._method.client.correct(visit)
             numbers = {name: torch.as_tensor(getattr(made, name), dtype=torch.float64) for name in ("scale", "pull")}
-            return {**numbers, "shift": torch.as_tensor(made.shift, dtype=visit.params.dtype)}
+            return {**numbers, "shift": torch.as_tensor(made.shift * made.strength, dtype=visit.params.dtype)}
 
         made = self._call("correct", hook, visits)
         return Corrections(**{name: _plain(values, visits.broadcast.params) for name, values in made.items()})

@@ -11,7 +11,7 @@ from torch import Tensor
 from igfl.engines.crew import Crew
 from igfl.engines.loop import add_up, chunks, test_set
 from igfl.engines.shared import Pool
-from igfl.engines.worker import LAST, Answer, RoundOrder, Row, ScoreOrder, VisitOrder
+from igfl.engines.worker import Answer, RoundOrder, Row, ScoreOrder, VisitOrder
 from igfl.exact import aligned_rows, cores
 from igfl.types import Broadcast, Cohort, Memory, Metrics, Vec
 from igfl.visits import Job
@@ -81,9 +81,7 @@ class Processes:
             rows = {"deltas": params, **{f"notes/{name}": note for name, note in self.job.notes(params).items()}}
             self._buffers.update({k: aligned_rows(n, like.shape, like, shared=True) for k, like in rows.items()})
         if not self._pools:
-            blank = self.job.blank(params)
-            kept = blank.local if blank.last is None else {**blank.local, LAST: blank.last}
-            self._pools = {name: Pool(like) for name, like in kept.items()}
+            self._pools = {name: Pool(like) for name, like in self.job.blank(params).packed().items()}
 
     def _share(self, name: str, array: Tensor) -> None:
         if name not in self._buffers:
@@ -100,9 +98,8 @@ class Processes:
         """Where a memory lies; one that is not in our rows (read from a file, say) is copied into some."""
         if memory is None or not self._pools:
             return None
-        arrays = memory.local if memory.last is None else {**memory.local, LAST: memory.last}
         found = {}
-        for name, array in arrays.items():
+        for name, array in memory.packed().items():
             number = self._pools[name].number_of(array)
             if number is None:
                 number = self._pools[name].take()
@@ -116,7 +113,7 @@ class Processes:
         for name, (key, row) in order.after.items():
             pool = self._pools[name]
             arrays[name] = pool.lend(int(key.rpartition("/")[2]) * pool.block + row)
-        return Memory(last=arrays.pop(LAST, None), local=arrays)
+        return Memory.unpacked(arrays)
 
     def _cohort(self, broadcast: Broadcast, clients: Sequence[int], answers: Mapping[int, Answer]) -> Cohort:
         n = len(clients)

@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Generator, Tensor
 
-from igfl.batched import Batched, Dense, batched
+from igfl.batched import Batched, Dense, at_once, batched
 from igfl.engines.hooks import Corrections, Hooks, Visits
 from igfl.engines.loop import Loop
 from igfl.engines.portions import Portion, portions, widest
@@ -21,15 +21,13 @@ from igfl.task import Inputs
 from igfl.types import Arrays, Batch, Broadcast, Cohort, Memory, Metrics, Vec
 from igfl.visits import Job
 
-CHUNK_BYTES = 2**22  # of models trained at once on a processor: what its caches hold
-
 
 class Vectorised:
     """One batched kernel for many clients, `width` at a time, on several threads.
 
     Products of many models are summed in another order than those of one, so that results agree with the other engines
     to rounding, not bit for bit; with themselves they agree in every bit, at any width and on any number of threads.
-    For a module that torch.func maps, whose inner layout is torch's, the width is part of what decides the bits.
+    Modules that torch.func maps are trained in whole blocks: a width between two of them is the larger one.
     """
 
     def __init__(self, job: Job, *, width: int | None = None, threads: int | None = None) -> None:
@@ -54,8 +52,9 @@ class Vectorised:
         """Visit all clients, some at a time, longest first, so that those still going on stand together."""
         steps = self.job.steps(broadcast.round, clients)
         order = sorted(range(len(clients)), key=steps.__getitem__, reverse=True)
-        at_once, width = self._width or self._fitting(broadcast.params), widest(self.job, clients)
-        shares = [order[lo : lo + at_once] for lo in range(0, len(order), at_once)]
+        block, width = self._model.block, widest(self.job, clients)
+        share = -(-(self._width or at_once(broadcast.params)) // block) * block
+        shares = [order[lo : lo + share] for lo in range(0, len(order), share)]
         deltas = self._rows(len(clients), broadcast.params)
         with one_thread():
             blank = self.job.blank(broadcast.params)
@@ -77,10 +76,6 @@ class Vectorised:
 
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown()
-
-    def _fitting(self, params: Vec) -> int:
-        """How many models fit into a processor's caches; an accelerator takes all."""
-        return 2**30 if params.device.type != "cpu" else max(1, CHUNK_BYTES // (params.numel() * params.element_size()))
 
     def _rows(self, n: int, params: Vec) -> Tensor:
         """The cohort's updates, in memory that is used again in every round."""

@@ -60,9 +60,6 @@ class Answer:
     error: Exception | None = None
 
 
-LAST = "/last"  # the name of Memory.last among the arrays a client keeps: one that no rule gives
-
-
 def serve(job: Job, orders: Connection) -> None:
     """The process's main: until it is told to stop, or nobody is there to tell it anything."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine decides when to stop
@@ -123,13 +120,11 @@ class _Worker:
         report, after = visit_client(self.job, self.broadcast, order.client, memory, out)
         notes = {name: self.buffers[f"notes/{name}"][order.place] for name in report.notes}
         write(report.notes, notes)
-        kept = after.local if after.last is None else {**after.local, LAST: after.last}
-        write(kept, {name: self.buffers[buffer][row] for name, (buffer, row) in order.after.items()})
+        write(after.packed(), {name: self.buffers[buffer][row] for name, (buffer, row) in order.after.items()})
         return report.metrics
 
     def _memory(self, rows: Mapping[str, Row]) -> Memory:
-        arrays = {name: self.buffers[buffer][row] for name, (buffer, row) in rows.items()}
-        return Memory(last=arrays.pop(LAST, None), local=arrays)
+        return Memory.unpacked({name: self.buffers[buffer][row] for name, (buffer, row) in rows.items()})
 
     def _score(self, order: ScoreOrder) -> Metrics:
         part = chunks(test_set(self.job))[order.place]

@@ -19,7 +19,6 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import torch
 
-from igfl.engines.worker import LAST
 from igfl.runs.digest import Chain
 from igfl.runs.files import Broken, pack, unpack, unpack_sealed, write_whole
 from igfl.runs.memories import Memories
@@ -200,7 +199,7 @@ class Store:
     def _insert(self, memories: Mapping[int, Memory], round: int) -> dict[int, Row]:
         rows, blobs = {}, []
         for client, memory in memories.items():
-            data = pack(memory.local if memory.last is None else {**memory.local, LAST: memory.last})
+            data = pack(memory.packed())
             rows[client] = (round, sha256(data).digest())
             blobs.append((client, round, data))
         with self._busy:
@@ -233,8 +232,7 @@ class Store:
                 raise Broken(f"memory of client {client}: {error}") from error
         if found is None or sha256(found[0]).digest() != expected:
             raise Broken(f"memory of client {client} from round {round} is {'missing' if found is None else 'corrupt'}")
-        arrays = dict(unpack(found[0]))
-        return Memory(last=arrays.pop(LAST, None), local=arrays)
+        return Memory.unpacked(unpack(found[0]))
 
     def _open(self, round: int) -> tuple[Checkpoint, dict[int, Row]]:
         arrays, facts = unpack_sealed(self._path(round).read_bytes())
