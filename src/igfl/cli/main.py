@@ -12,7 +12,10 @@ from igfl import __version__
 from igfl.cli import data, listing, split
 from igfl.cli.bench import bench
 from igfl.cli.compare import compare
+from igfl.cli.report import report
+from igfl.cli.reproduce import reproduce
 from igfl.cli.run import resume, run as train
+from igfl.cli.tune import tune
 
 app = typer.Typer(
     help="Federated learning for clients whose data differ.", no_args_is_help=True, add_completion=False,
@@ -26,6 +29,11 @@ app.add_typer(listing.config_app, name="config")
 app.add_typer(data.app, name="data")
 app.add_typer(split.app, name="split")
 app.command(epilog="Example: igfl bench B --method fedavg --method igfl/time")(bench)
+app.command(epilog="Example: igfl tune cifar-quick --method fedavg --method igfl/time --over train.lr=0.01,0.03,0.1")(
+    tune
+)
+app.command(epilog="Example: igfl report runs/cifar-quick-001 runs/cifar-quick-002 --out report.html")(report)
+app.command(epilog="Example: igfl reproduce table2 figure2 --scale reduced --budget 4h")(reproduce)
 
 
 @app.callback(invoke_without_command=True)

@@ -34,7 +34,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Train: the embedded default, a preset or a file, with any key changed on the command line."""
-    config = _config(arguments or [])
+    config = configured(arguments or [])
     from igfl.runs.build import build
     from igfl.runs.folder import Folder
 
@@ -61,7 +61,8 @@ def resume(
     _go(lambda: found, build(found.config()), tensorboard, as_json)
 
 
-def _config(arguments: list[str]) -> Config:
+def configured(arguments: list[str]) -> Config:
+    """What a command line asks for: the defaults, a preset or a file, and keys changed."""
     from igfl.names import unknown
     from igfl.runs.config import load
     from igfl.runs.presets import PRESETS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from igfl.data.federation import Federation
 from igfl.data.partitions.passport import Partition
 from igfl.names import named
+from igfl.streams import Ints
 from igfl.types import Batch
 
 
@@ -33,6 +34,13 @@ class DataSet:
     def shape(self) -> tuple[int, ...]:
         """Of one row."""
         return tuple(self.x.shape[1:])
+
+    def of_rows(self, rows: Ints) -> DataSet:
+        """These training rows alone."""
+        chosen = torch.from_numpy(rows)
+        return replace(
+            self, x=self.x[chosen], y=self.y[chosen], writers=None if self.writers is None else self.writers[chosen]
+        )
 
     def divided(self, partition: Partition) -> Federation:
         """The same rows, in the hands of a partition's clients."""

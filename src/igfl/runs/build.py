@@ -19,6 +19,7 @@ from igfl.parts import Method
 from igfl.runs.config import Config, ConfigError
 from igfl.schedules import Cosine, Step
 from igfl.screening import Screen
+from igfl.streams import stream
 from igfl.task import ModuleTask
 from igfl.training import Engine, Sampled
 from igfl.types import Faults, Plan, Schedule
@@ -41,8 +42,11 @@ class Built:
     @property
     def resolved(self) -> tuple[str, str]:
         """The engine's name, and why it is that one."""
-        name = self.config.engine.name
-        return choose(self.job) if name == "auto" else (name, "as asked")
+        asked = self.config.engine
+        if asked.name != "auto":
+            return asked.name, "as asked"
+        name, why = choose(self.job)
+        return ("loop", "there is one worker") if name == "processes" and asked.workers == 1 else (name, why)
 
     def engine(self) -> Engine:
         """The engine."""
@@ -52,7 +56,7 @@ class Built:
 
 def build(config: Config) -> Built:
     """Everything made and checked, nothing trained."""
-    data = load(config.data.name, **_plain(config.data.options))
+    data = _data(config)
     made = _partition(config, data)
     task = ModuleTask(_network(config, data), inputs=INPUTS[config.data.augment], precision=config.engine.precision)
     job = Job(
@@ -64,6 +68,15 @@ def build(config: Config) -> Built:
     job.check(task.initial())
     screen = Screen(policy=config.screen.policy, limit=config.screen.limit)
     return Built(config=config, job=job, partition=made, cohorts=cohorts, screen=screen)
+
+
+def _data(config: Config) -> DataSet:
+    data, rows = load(config.data.name, **_plain(config.data.options)), config.data.rows
+    if rows is None:
+        return data
+    if rows > len(data.x):
+        raise ConfigError(f"data.rows={rows}: {data.name} has {len(data.x)} rows to train on; take at most that many")
+    return data.of_rows(stream(config.seed, "rows").sample(len(data.x), rows))
 
 
 def _partition(config: Config, data: DataSet) -> Partition:

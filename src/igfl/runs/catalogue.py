@@ -27,7 +27,7 @@ DATASETS: dict[str, tuple[str, ...]] = {
     "npz": ("path", "test", "seed"),
 }
 RULES: dict[str, tuple[str, ...]] = {
-    "shards": (),
+    "shards": ("paired",),
     "dirichlet": ("rho", "order", "prior"),
     "proportions": ("rho", "least"),
     "iid": (),

@@ -84,6 +84,11 @@ class Method(Named):
                 raise ValueError(f"method.attention={was!r}: {choice}")
         return found
 
+    @property
+    def title(self) -> str:
+        """As people write it: igfl/time."""
+        return "/".join([self.name, *filter(None, [self.options.get("attention")])])
+
 
 class Data(Named):
     """The data set."""
@@ -91,6 +96,7 @@ class Data(Named):
     kind: ClassVar[str] = "data"
     name: str = "digits"
     augment: Literal["none", "tutorial", "padded"] = "none"
+    rows: Count | None = None  # train on so many of them, drawn evenly; None: all
 
 
 class Split(Named):
@@ -129,6 +135,13 @@ class Train(Section):
     steps: Count | None = None
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     schedule: Schedule = Schedule()
+
+    def mean_steps(self, sizes: Sequence[int]) -> float:
+        """T of a visit, averaged over clients of these sizes."""
+        if self.steps is not None:
+            return self.steps
+        steps = [1 if self.batch is None else -(-size // self.batch) for size in sizes if size]
+        return self.epochs * sum(steps) / len(steps)
 
 
 class Engine(Section):
@@ -212,7 +225,7 @@ def load(path: Path | None, overrides: Sequence[str] = (), base: Mapping[str, An
             raise ConfigError(f"{path}: a configuration is keys and values, this is {type(read).__name__}")
         content |= _numbers(read or {})
     for text in overrides:
-        _put(content, text)
+        _put_text(content, text)
     return checked(content)
 
 
@@ -224,10 +237,23 @@ def checked(content: Mapping[str, Any]) -> Config:
         raise ConfigError(_told(error.errors()[0])) from None
 
 
-def _put(content: dict[str, Any], text: str) -> None:
+def _put_text(content: dict[str, Any], text: str) -> None:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ConfigError(f"{text!r}: give options as key=value, as in train.lr=0.1")
+    put(content, key, parsed(key, value))
+
+
+def parsed(key: str, value: str) -> Any:
+    """A value as it stands on the command line."""
+    try:
+        return _numbers(yaml.safe_load(value))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{key}={value}: not a YAML value") from error
+
+
+def put(content: dict[str, Any], key: str, value: Any) -> None:
+    """section.key = value, the sections above it made where they are not there."""
     *sections, last = key.split(".")
     if sections == ["method"] and last != "name":
         content.setdefault("method", DEFAULT_METHOD)
@@ -238,11 +264,7 @@ def _put(content: dict[str, Any], text: str) -> None:
         if not isinstance(inner, dict):
             raise ConfigError(f"{key}: {section} is one value and has no keys below it")
         place[section] = place = dict(inner)
-    try:
-        parsed = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{key}={value}: not a YAML value") from error
-    place[last] = _numbers(parsed)
+    place[last] = value
 
 
 def as_yaml(config: Config) -> dict[str, Any]:

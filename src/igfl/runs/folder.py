@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,11 +38,26 @@ class Folder:
                 path.mkdir()
             except FileExistsError:
                 continue
-            folder = Folder(path)
-            folder.write("config.yaml", yaml.safe_dump(as_yaml(config), sort_keys=False))
-            folder.write("environment.json", json.dumps(environment(), indent=1))
-            return folder
+            return Folder(path)._begun(config)
         raise AssertionError
+
+    @staticmethod
+    def at(path: Path, config: Config, *, fresh: bool) -> Folder:
+        """The folder of this name: emptied where it is to be fresh, else what is there with this configuration."""
+        if fresh:
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
+            return Folder(path)._begun(config)
+        Folder(path)._configured(config)
+        return Folder(path)
+
+    def _begun(self, config: Config) -> Folder:
+        self._configured(config)
+        self.write("environment.json", json.dumps(environment(), indent=1))
+        return self
+
+    def _configured(self, config: Config) -> None:
+        self.write("config.yaml", yaml.safe_dump(as_yaml(config), sort_keys=False))
 
     @staticmethod
     def open(path: Path) -> Folder:

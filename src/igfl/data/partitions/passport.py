@@ -17,6 +17,7 @@ from igfl.data.files import DataError
 from igfl.streams import Ints, Stream
 
 Floats = NDArray[np.float64]
+DRAWN = 200_000  # clients times classes, of which more would not be seen in a picture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +92,11 @@ class Partition:
         return passport
 
     def save(self, path: str | Path, labels: Ints) -> None:
-        """One JSON file: the passport, and plain index lists that any framework reads."""
+        """One JSON file: the passport, plain index lists that any framework reads, and what pictures need of labels."""
         content: dict[str, Any] = {"passport": self.passport(labels), "clients": _lists(self.index, self.offsets)}
+        counts = self.counts(labels, int(labels.max(initial=0)) + 1)
+        if counts.size <= DRAWN:
+            content["counts"] = counts.tolist()
         if self.held_offsets is not None:
             content["held_out"] = _lists(self.held_index, self.held_offsets)
         if self.drawn is not None:

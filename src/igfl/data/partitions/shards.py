@@ -16,14 +16,18 @@ from igfl.streams import Ints, Stream
 class Shards(Rule):
     """Sort by label, cut into 2P equal shares, two shares of different labels to each client, at random.
 
-    A share's label is its most frequent one. Rows that do not fill a share are left out.
+    A share's label is its most frequent one. Rows that do not fill a share are left out. `paired`: clients come in
+    twos with the same two labels, where each label fills two shares or another even number of them.
     """
+
+    paired: bool = False
 
     def divide(self, labels: Ints, clients: int, draws: Stream) -> Divided:
         size = len(labels) // (2 * clients)
         _check(labels, clients, size)
         shares = np.argsort(labels, kind="stable")[: 2 * clients * size].reshape(2 * clients, size)
-        pairs = assign(_share_labels(labels, clients), draws)
+        share_labels = _share_labels(labels, clients)
+        pairs = in_twos(share_labels, draws) if self.paired else assign(share_labels, draws)
         return Divided(shares[pairs].ravel(), np.arange(clients + 1) * 2 * size)
 
 
@@ -43,6 +47,18 @@ def assign(share_labels: Ints, draws: Stream) -> Ints:
     if (share_labels[pairs[:, 0]] == share_labels[pairs[:, 1]]).any():
         return _matching(share_labels, rng)
     return pairs
+
+
+def in_twos(share_labels: Ints, draws: Stream) -> Ints:
+    """[clients, 2] shares, those of clients 2k and 2k + 1 of the same two labels."""
+    found, counts = np.unique(share_labels, return_counts=True)
+    if (counts % 2).any() or len(share_labels) % 4:
+        odd = found[counts % 2 == 1]
+        why = f"label {odd[0]} fills an odd number of shares" if len(odd) else "the number of clients is odd"
+        raise ValueError(f"shards: clients cannot come in twos of the same labels, {why}: leave out paired")
+    twos = np.argsort(share_labels, kind="stable").reshape(-1, 2)  # shares 2k and 2k + 1 have one label
+    ours = assign(share_labels[twos[:, 0]], draws)  # [clients / 2, 2] of them
+    return twos[ours].swapaxes(1, 2).reshape(-1, 2)
 
 
 def _matching(share_labels: Ints, rng: np.random.Generator) -> Ints:

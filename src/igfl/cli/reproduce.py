@@ -1,0 +1,119 @@
+"""`igfl reproduce`: the paper's tables and figures from one command, and a verdict on every claim."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from igfl.paper.experiments import Cell
+    from igfl.reproduce.campaign import Campaign
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def reproduce(
+    what: Annotated[list[str], typer.Argument(help="table1 to table5, figure1, figure2, or all; more than one may be named.")],
+    scale: Annotated[str, typer.Option(help="full, reduced or smoke.")] = "reduced",
+    budget: Annotated[str | None, typer.Option(help="Stop cleanly after so long: 90m, 4h. The same command goes on.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Runs side by side; else one a core.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds of every tuned run; else the scale's.")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="Only this column; may be given more than once.")] = None,
+    row: Annotated[list[str] | None, typer.Option(help="Only this row; may be given more than once.")] = None,
+    results: Annotated[Path, typer.Option(help="Where results are kept: small files, for a repository.")] = Path("reproduction"),
+    under: Annotated[Path, typer.Option(help="Where run folders are: large, for this machine.")] = Path("runs/reproduce"),
+    show: Annotated[bool, typer.Option("--show", help="Run nothing: lay out what there is.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print cells and verdicts as JSON.")] = False,
+) -> None:  # fmt: skip
+    """Run the paper's experiments, lay our numbers out beside the paper's, and judge its claims."""
+    cells = _cells(what, column, row)
+    until = None if budget is None else monotonic() + _seconds(budget)
+    from igfl.cli.run import interruptible
+    from igfl.exact import cores
+    from igfl.paper.scales import scale as scale_of
+    from igfl.reproduce.campaign import Campaign
+    from igfl.reproduce.pages import publish
+    from igfl.reproduce.records import Ledger
+    from igfl.reproduce.search import looking
+
+    size = scale_of(scale)
+    size = size if seeds is None else replace(size, seeds=seeds)
+    ledger = Ledger(results / f"{scale}.jsonl")
+    complete, campaign = True, None
+    if not show:
+        with interruptible() as asked:
+            campaign = Campaign(
+                cells=cells, size=size, ledger=ledger, work=under / scale, workers=workers or cores(), deadline=until,
+                stopping=lambda: bool(asked), tell=lambda text: print(text, file=sys.stderr, flush=True),
+            )  # fmt: skip
+            complete = campaign.run()
+    found = publish(sorted({cell.table for cell in cells}), size, looking(size, ledger), results)
+    if as_json:
+        typer.echo(json.dumps([asdict(layout) for layout in found.layouts]
+                              + [{"claim": v.claim.sentence, "verdict": v.word, "why": v.why} for v in found.verdicts]))  # fmt: skip
+    else:
+        _print(found.layouts, found.verdicts)
+    if campaign is not None and not complete:
+        _incomplete(campaign)
+
+
+def _incomplete(campaign: Campaign) -> None:
+    for why in campaign.failures.values():
+        print(f"igfl: a run failed: {why}", file=sys.stderr)
+    left = len(campaign.missing())
+    if left:
+        print(f"stopped with runs left ({left} could be begun now); the same command goes on", file=sys.stderr)
+    raise typer.Exit(1)
+
+
+def _print(layouts: Sequence[object], verdicts: Sequence[object]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for layout in layouts:
+        for line in layout.above:  # type: ignore[attr-defined]
+            console.print(f"[dim]{line}[/dim]", highlight=False)
+        table = Table(title=layout.title, title_justify="left", caption="\n".join(layout.below), caption_justify="left")  # type: ignore[attr-defined]
+        for name in layout.header:  # type: ignore[attr-defined]
+            table.add_column(name)
+        for words in layout.rows:  # type: ignore[attr-defined]
+            table.add_row(*words)
+        console.print(table)
+    table = Table(title="Claims", title_justify="left")
+    for name in ("claim", "verdict", "why"):
+        table.add_column(name)
+    for verdict in verdicts:
+        table.add_row(verdict.claim.sentence, verdict.word, verdict.why)  # type: ignore[attr-defined]
+    console.print(table)
+
+
+def _cells(what: list[str], columns: list[str] | None, rows: list[str] | None) -> list[Cell]:
+    from igfl.names import unknown
+    from igfl.paper.experiments import EXPERIMENTS
+
+    names = list(EXPERIMENTS) if "all" in what else what
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise unknown("experiment", name, ("all", *EXPERIMENTS))
+    cells = [cell for name in names for cell in EXPERIMENTS[name].cells()]
+    for kind, chosen in (("column", columns), ("row", rows)):
+        for name in chosen or []:
+            if name not in (known := list(dict.fromkeys(getattr(cell, kind) for cell in cells))):
+                raise unknown(kind, name, known)
+    return [c for c in cells if (not columns or c.column in columns) and (not rows or c.row in rows)]
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if found is None:
+        raise ValueError(f"budget={text!r}: say how long as 90m, 4h, 30s or 2d")
+    return float(found[1]) * UNITS[found[2]]

@@ -1,0 +1,113 @@
+"""`igfl tune`: the same search for every method, and a preset of what it found."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from igfl.runs.tune import Space, Tuned
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def tune(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="A preset or FILE.yaml, then section.key=value, in any number.")
+    ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Search for this one; may be given more than once.")] = None,
+    over: Annotated[
+        list[str] | None, typer.Option(help="key=value,value,...: what is searched; else train.lr over the paper's grid.")
+    ] = None,
+    sampler: Annotated[str, typer.Option(help="grid, or tpe: between the outermost values.")] = "grid",
+    trials: Annotated[int | None, typer.Option(help="Of each method; else the whole grid, or as many.")] = None,
+    pruner: Annotated[str, typer.Option(help="median: end what lies below the others; none.")] = "median",
+    workers: Annotated[int | None, typer.Option(help="Trials side by side; else one a core.")] = None,
+    under: Annotated[Path, typer.Option(help="Where trials, runs and presets are kept.")] = Path("runs/tune"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:  # fmt: skip
+    """Search for the best values, the same for every method, trials side by side; the same command goes on."""
+    from igfl.cli.run import configured, interruptible
+    from igfl.names import unknown
+
+    base = configured(arguments or [])
+    space = _space(over or [])
+    for kind, value, known in (("sampler", sampler, ("grid", "tpe")), ("pruner", pruner, ("median", "none"))):
+        if value not in known:
+            raise unknown(kind, value, known)
+    for kind, count in (("trials", trials), ("workers", workers)):
+        if count is not None and count < 1:
+            raise ValueError(f"{kind}={count}: at least one")
+    from igfl.exact import cores
+    from igfl.runs.tune import Search, with_values
+
+    lanes = 1 if base.engine.name == "ray" else workers or cores()
+    each = {} if base.engine.workers or base.engine.name == "ray" else {"engine.workers": max(1, cores() // lanes)}
+    bases = {name: with_values(base, {"method": name, **each}) for name in method or [base.method.title]}
+    if method is None:
+        bases = {base.method.title: with_values(base, each)}
+    for name, config in bases.items():
+        for key, values in space.items():
+            for value in values:
+                with_values(config, {key: value})  # refused before any work, where it is refused
+        del name
+    with interruptible() as asked:
+        search = Search(
+            bases=bases, space=space, folder=under, sampler=sampler, trials=trials, pruner=pruner, workers=lanes,  # type: ignore[arg-type]  # just compared
+            stopping=lambda: bool(asked), tell=lambda text: print(text, file=sys.stderr, flush=True),
+        )  # fmt: skip
+        found = search.run()
+    if as_json:
+        typer.echo(json.dumps([asdict(tuned) for tuned in found], default=str))
+    else:
+        typer.echo("\n\n".join(_told(tuned, space) for tuned in found))
+
+
+def _space(over: list[str]) -> Space:
+    from igfl.paper.scales import GRID
+    from igfl.runs.config import ConfigError, parsed
+
+    space: dict[str, list[Any]] = {}
+    for text in over:
+        key, equals, values = text.partition("=")
+        if not equals or not key or not values:
+            raise ConfigError(f"over={text!r}: say what is searched as key=value,value, as in train.lr=0.01,0.1")
+        space[key] = [parsed(key, value) for value in values.split(",")]
+    return space or {"train.lr": list(GRID)}
+
+
+def _told(tuned: Tuned, space: Space) -> str:
+    """The best values, and for every key a strip: the best accuracy at each of its values."""
+    if tuned.best is None or tuned.best.accuracy is None:
+        return f"{tuned.method}: every trial diverged or failed; lower rates may hold"
+    chosen = ", ".join(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in tuned.best.values.items())  # fmt: skip
+    lines = [f"{tuned.method}: {chosen}: {100 * tuned.best.accuracy:.2f}% after {len(tuned.tried)} trials"]
+    for key in space:
+        lines += [f"  {key}", *_strip(tuned, key)]
+    for key in tuned.edges:
+        lines.append(f"  {key}: the best value is on the edge of what was searched: search beyond it")
+    return "\n".join([*lines, f"  preset: {tuned.preset}"])
+
+
+def _strip(tuned: Tuned, key: str) -> list[str]:
+    values = sorted({t.values[key] for t in tuned.tried}, key=lambda v: (isinstance(v, str), v))
+    best: list[tuple[Any, float | None, str]] = []
+    for value in values:
+        there = [t for t in tuned.tried if t.values[key] == value]
+        whole = [t.accuracy for t in there if t.accuracy is not None]
+        best.append((value, max(whole, default=None), "" if whole else there[0].how))
+    known = [accuracy for _, accuracy, _ in best if accuracy is not None]
+    low, high = min(known), max(known)
+    return [
+        f"    {value!s:>10}  " + (how if accuracy is None else f"{_bar(accuracy, low, high)} {100 * accuracy:.2f}%")
+        for value, accuracy, how in best
+    ]
+
+
+def _bar(value: float, low: float, high: float) -> str:
+    return BARS[round((len(BARS) - 1) * (value - low) / (high - low))] if high > low else BARS[-1]

@@ -1,0 +1,33 @@
+"""What a reproduction leaves beside its records: every table in four forms, and the verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from igfl.paper.claims import CLAIMS
+from igfl.paper.scales import Scale
+from igfl.reproduce.layout import Layout, as_csv, as_latex, as_markdown, laid_out, verdicts_as_markdown
+from igfl.reproduce.verdicts import Look, Verdict, verdict_of
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was laid out and judged."""
+
+    layouts: Sequence[Layout]
+    verdicts: Sequence[Verdict]
+
+
+def publish(names: Sequence[str], size: Scale, look: Look, folder: Path) -> Published:
+    """Lay out these tables, judge all claims, and write both below the folder."""
+    layouts = [laid_out(name, size, look) for name in names]
+    verdicts = [verdict_of(claim, size, look) for claim in CLAIMS]
+    place = folder / size.name
+    place.mkdir(parents=True, exist_ok=True)
+    for layout in layouts:
+        for ending, write in (("md", as_markdown), ("csv", as_csv), ("tex", as_latex)):
+            (place / f"{layout.name}.{ending}").write_text(write(layout))
+    (place / "verdicts.md").write_text(verdicts_as_markdown(verdicts, size))
+    return Published(layouts, verdicts)

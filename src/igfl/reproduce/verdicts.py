@@ -1,0 +1,117 @@
+"""A verdict a claim: it holds, it does not, or it is not yet decided; never rounded up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import mean, stdev
+from typing import Literal
+
+import numpy as np
+
+from igfl.paper.claims import Beats, Claim, Finds, Grows
+from igfl.paper.experiments import Cell
+from igfl.paper.scales import Scale
+from igfl.report.matching import Matching, matching
+from igfl.reproduce.search import Outcome
+
+Word = Literal["holds", "does not hold", "not yet decided"]
+SEEDS = 3  # below it nothing is known of the spread
+ERRORS = 2.0  # standard errors between a mean and what it is compared with, before anything is said
+Look = Callable[[Cell], Outcome]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What may be said of a claim, and why."""
+
+    claim: Claim
+    word: Word
+    why: str
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """A part of a claim: True, False, or None where it is open."""
+
+    holds: bool | None
+    why: str
+
+
+def verdict_of(claim: Claim, size: Scale, look: Look) -> Verdict:
+    """All parts must hold; one that does not decides."""
+    if size.name == "smoke":
+        return Verdict(claim=claim, word="not yet decided", why="too small a scale")
+    match claim.rule:
+        case Beats(pairs=pairs, by=by):
+            findings = [_beats(look(better), look(other), by) for better, others in pairs for other in others]
+        case Grows(leads=leads):
+            findings = [_grows(*(tuple(map(look, pair)) for pair in (leads[0], leads[-1])))]  # type: ignore[arg-type]
+        case Finds(cells=cells, rate=rate):
+            findings = [_finds(look(cell), size, rate) for cell in cells]
+    for word, wanted in (("does not hold", False), ("not yet decided", None)):
+        deciding = [finding.why for finding in findings if finding.holds is wanted]
+        if deciding:
+            return Verdict(claim=claim, word=word, why="; ".join(deciding))  # type: ignore[arg-type]
+    return Verdict(claim=claim, word="holds", why="; ".join(finding.why for finding in findings))
+
+
+def _beats(better: Outcome, other: Outcome, by: float) -> _Finding:
+    name = f"{better.cell.row} over {other.cell.row} ({better.cell.column})"
+    if not (better.finished and other.finished):
+        return _Finding(None, f"{name}: not run yet")
+    if better.diverged is not None:
+        return _Finding(False, f"{better.cell.row} diverged ({better.cell.column})")
+    if other.diverged is not None:
+        return _Finding(True, f"{name}: the other diverged")
+    return _compared(list(_leads(better, other).values()), by, name)
+
+
+def _grows(first: tuple[Outcome, Outcome], last: tuple[Outcome, Outcome]) -> _Finding:
+    name = f"lead at {last[0].cell.column} against lead at {first[0].cell.column}"
+    if not all(outcome.finished for outcome in (*first, *last)):
+        return _Finding(None, f"{name}: not run yet")
+    if any(outcome.diverged is not None for outcome in (*first, *last)):
+        return _Finding(None, f"{name}: a run diverged, there is no lead to compare")
+    early, late = _leads(*first), _leads(*last)
+    return _compared([late[seed] - early[seed] for seed in late if seed in early], 0.0, name)
+
+
+def _finds(outcome: Outcome, size: Scale, rate: float) -> _Finding:
+    found = [each.rate for each in matchings(outcome)]
+    name = outcome.cell.column
+    if len(found) < size.populations:
+        return _Finding(None, f"{name}: {len(found)} of {size.populations} populations")
+    told = f"{name}: mean {100 * mean(found):.1f}%, against {100 * rate:.0f}%"
+    return _compared([each - rate for each in found], -1e-9, told)  # to reach it is enough
+
+
+def matchings(outcome: Outcome) -> list[Matching]:
+    """Of every population that was trained."""
+    made = [
+        matching(np.array(record.attention), np.array(record.together))
+        for _, record in sorted(outcome.records.items())
+        if record.attention is not None
+    ]
+    return [each for each in made if each is not None]
+
+
+def _leads(better: Outcome, other: Outcome) -> dict[int, float]:
+    """Of every seed that both were trained with."""
+    one, two = better.accuracies, other.accuracies
+    return {seed: one[seed] - two[seed] for seed in sorted(one.keys() & two.keys())}
+
+
+def _compared(differences: Sequence[float], by: float, name: str) -> _Finding:
+    """Whether differences over seeds lie above `by`, by two standard errors."""
+    told = f"{name}: {100 * mean(differences):+.1f} points" if differences else name
+    if len(differences) < SEEDS:
+        return _Finding(None, f"{told} on {len(differences)} of at least {SEEDS} seeds")
+    error = stdev(differences) / sqrt(len(differences))
+    told += f" (standard error {100 * error:.1f})"
+    if mean(differences) - ERRORS * error > by:
+        return _Finding(True, told)
+    if mean(differences) + ERRORS * error < by:
+        return _Finding(False, told)
+    return _Finding(None, f"{told}, too close")

@@ -1,0 +1,236 @@
+"""Tuning: the same search for every method, in one SQLite file that a second start goes on with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Literal
+
+import yaml
+
+from igfl.runs.config import Config, as_yaml, checked, put
+from igfl.runs.folder import Folder
+from igfl.runs.lanes import Ended, Lanes, Order, Told
+from igfl.runs.run import identity
+
+try:
+    import optuna
+    from optuna.trial import FrozenTrial, Trial, TrialState
+except ImportError as error:
+    raise ImportError("tuning needs Optuna, which is not installed: pip install 'igfl[tune]'") from error
+
+Sampler = Literal["grid", "tpe"]
+Pruner = Literal["median", "none"]
+Space = Mapping[str, Sequence[Any]]  # key of a configuration -> the values to try; tpe: numbers between the outermost
+
+
+class Stopped(Exception):  # noqa: N818  # what happened
+    """The user asked for it; the trial goes on at the next start."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """A trial: what was chosen, and what came of it."""
+
+    values: Mapping[str, Any]
+    accuracy: float | None  # mean over the last tenth of the rounds
+    how: str = ""  # where there is none: diverged, pruned, failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """The trials of one method; `best` is the one with the highest accuracy."""
+
+    method: str
+    tried: Sequence[Tried]
+    best: Tried | None
+    edges: Sequence[str]  # keys whose best value is the lowest or highest tried
+    preset: Path | None
+
+
+@dataclass
+class Search:
+    """One search space for several methods, each with as many trials; `bases` are their configurations by name."""
+
+    bases: Mapping[str, Config]
+    space: Space
+    folder: Path
+    sampler: Sampler = "grid"
+    trials: int | None = None  # of each method; None: the whole grid, or as many
+    pruner: Pruner = "median"
+    workers: int = 1
+    stopping: Callable[[], bool] = lambda: False
+    tell: Callable[[str], None] = lambda _: None
+    _lanes: SimpleQueue[Lanes] = field(default_factory=SimpleQueue)
+
+    def run(self) -> list[Tuned]:
+        """Search for one method after another, trials side by side."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        storage = f"sqlite:///{self.folder / 'trials.sqlite'}"
+        with ExitStack() as open_lanes:
+            for _ in range(self.workers):
+                self._lanes.put(open_lanes.enter_context(Lanes(1)))
+            for name, base in self.bases.items():
+                study = optuna.create_study(
+                    storage=storage, study_name=self._study(name, base), direction="maximize", load_if_exists=True,
+                    sampler=self._sampler(), pruner=self._pruner(base),
+                )  # fmt: skip
+                _take_up_again(study)
+                self._optimise(study, name, base)
+                if self.stopping():
+                    raise Stopped(f"stopped; the same command goes on from {self.folder}")
+        return [self.found(name) for name in self.bases]
+
+    def found(self, name: str) -> Tuned:
+        """What the trials of this method say; the best one's configuration is written as a preset."""
+        base = self.bases[name]
+        study = optuna.load_study(
+            storage=f"sqlite:///{self.folder / 'trials.sqlite'}", study_name=self._study(name, base)
+        )
+        tried = [_tried(trial) for trial in study.trials if trial.state.is_finished() and not _unfinished(trial)]
+        whole = [each for each in tried if each.accuracy is not None]
+        best = max(whole, key=lambda each: each.accuracy or 0.0, default=None)
+        return Tuned(
+            method=name, tried=tried, best=best, edges=[] if best is None else self._edges(best, tried),
+            preset=None if best is None else self._write(name, with_values(base, best.values)),
+        )  # fmt: skip
+
+    def _optimise(self, study: optuna.Study, name: str, base: Config) -> None:
+        """Up to so many trials in all; a grid ends by itself once every point of it was tried."""
+        whole = 1
+        for values in self.space.values():
+            whole *= len(values)
+        wanted = min(self.trials or whole, whole) if self.sampler == "grid" else self.trials or whole
+        left = wanted - sum(1 for t in study.trials if t.state.is_finished() and not _unfinished(t))
+        if left > 0:
+            study.optimize(
+                partial(self._trial, name=name, base=base), n_trials=left, n_jobs=self.workers, catch=(Stopped,)
+            )
+
+    def _trial(self, trial: Trial, name: str, base: Config) -> float:
+        config = with_values(base, {key: self._chosen(trial, key) for key in self.space})
+        hashed = identity(config, config.engine.name)[:12]
+        order = Order(key=hashed, folder=self.folder / "runs" / f"{name.replace('/', '-')}-{hashed}", config=config)
+        self.tell(f"begin  {name}: {_words(trial.params)}")
+        with self._lane() as lane:
+            ended, pruned = self._carry_out(lane, order, trial)
+        if pruned:
+            self.tell(f"pruned {name}: {_words(trial.params)} after round {ended.round}")
+            raise optuna.TrialPruned
+        if ended.diverged is not None:
+            trial.set_user_attr("diverged", ended.diverged)
+            self.tell(f"end    {name}: {_words(trial.params)}: diverged in round {ended.diverged}")
+            raise optuna.TrialPruned
+        if ended.failed:
+            raise RuntimeError(f"{name} with {_words(trial.params)}: {ended.failed}")
+        if not ended.finished:
+            trial.set_user_attr("stopped", ended.round)
+            trial.study.stop()
+            raise Stopped
+        accuracy: float = (Folder.open(order.folder).read("summary.json") or {})["accuracy_last10pct"]
+        self.tell(f"end    {name}: {_words(trial.params)}: {100 * accuracy:.2f}%")
+        return accuracy
+
+    def _carry_out(self, lane: Lanes, order: Order, trial: Trial) -> tuple[Ended, bool]:
+        """Train; the pruner sees every accuracy, and the run ends where it has seen enough."""
+        lane.begin(order)
+        pruned = asked = False
+        while True:
+            for event in lane.events(1.0):
+                if isinstance(event, Ended):
+                    return event, pruned
+                if isinstance(event, Told) and "global/accuracy" in event.row and not pruned:
+                    trial.report(event.row["global/accuracy"], event.row["round"])
+                    pruned = trial.should_prune()
+            if (pruned or self.stopping()) and not asked:
+                asked = True
+                lane.stop()
+
+    @contextmanager
+    def _lane(self) -> Iterator[Lanes]:
+        lane = self._lanes.get()
+        try:
+            yield lane
+        finally:
+            self._lanes.put(lane)
+
+    def _study(self, name: str, base: Config) -> str:
+        """A name that says what is searched: another space, sampler or base is another study."""
+        content = base.model_dump(mode="json", exclude={"name", "engine"})
+        what = json.dumps([content, dict(self.space), self.sampler, self.pruner], sort_keys=True, default=str)
+        from hashlib import sha256
+
+        return f"{name} {sha256(what.encode()).hexdigest()[:12]}"
+
+    def _sampler(self) -> optuna.samplers.BaseSampler:
+        if self.sampler == "tpe":
+            return optuna.samplers.TPESampler(seed=0)
+        return optuna.samplers.GridSampler({key: list(values) for key, values in self.space.items()}, seed=0)
+
+    def _pruner(self, base: Config) -> optuna.pruners.BasePruner:
+        """Below the median of the others, once a third of the rounds is done."""
+        if self.pruner == "none":
+            return optuna.pruners.NopPruner()
+        return optuna.pruners.MedianPruner(n_startup_trials=2, n_warmup_steps=base.rounds // 3)
+
+    def _chosen(self, trial: Trial, key: str) -> Any:
+        values = self.space[key]
+        if self.sampler == "tpe" and all(isinstance(v, float) and v > 0 for v in values) and len(set(values)) > 1:
+            return trial.suggest_float(key, min(values), max(values), log=True)
+        return trial.suggest_categorical(key, list(values))
+
+    def _edges(self, best: Tried, tried: Sequence[Tried]) -> list[str]:
+        """Where the grid's outermost value is the best of its key, and not the only one."""
+        found = []
+        for key, values in self.space.items():
+            numbers = [v for v in values if isinstance(v, int | float)]
+            if len(numbers) > 1 and best.values[key] in (min(numbers), max(numbers)):
+                found.append(key)
+        return found
+
+    def _write(self, name: str, config: Config) -> Path:
+        path = self.folder / f"{name.replace('/', '-')}.yaml"
+        path.write_text(yaml.safe_dump(as_yaml(config), sort_keys=False))
+        return path
+
+
+def with_values(base: Config, values: Mapping[str, Any]) -> Config:
+    """The configuration with these keys changed."""
+    content = as_yaml(base)
+    for key, value in values.items():
+        put(content, key, value)
+    return checked(content)
+
+
+def _take_up_again(study: optuna.Study) -> None:
+    """Trials that a stop or a crash broke off are tried once more, and go on where their runs stand."""
+    waiting = [dict(t.system_attrs.get("fixed_params", {})) for t in study.get_trials(states=(TrialState.WAITING,))]
+    done = [dict(t.params) for t in study.trials if t.state.is_finished() and not _unfinished(t)]
+    for trial in study.trials:
+        if trial.state is TrialState.RUNNING:
+            study.tell(trial.number, state=TrialState.FAIL)
+        if (trial.state is TrialState.RUNNING or _unfinished(trial)) and dict(trial.params) not in (*waiting, *done):
+            waiting.append(dict(trial.params))
+            study.enqueue_trial(trial.params)
+
+
+def _unfinished(trial: FrozenTrial) -> bool:
+    return trial.state is TrialState.FAIL
+
+
+def _tried(trial: FrozenTrial) -> Tried:
+    if trial.state is TrialState.COMPLETE:
+        return Tried(values=trial.params, accuracy=trial.value)
+    if "diverged" in trial.user_attrs:
+        return Tried(values=trial.params, accuracy=None, how=f"diverged in round {trial.user_attrs['diverged']}")
+    return Tried(values=trial.params, accuracy=None, how=f"pruned after round {trial.last_step}")
+
+
+def _words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in values.items())  # fmt: skip
