@@ -164,7 +164,7 @@ def move(visit: Visit, correction: Correction, job: Job, batches: Iterator[Batch
 
 
 def _step(visit: Visit, correction: Correction, job: Job, batch: Batch, delta: Vec) -> float:
-    """One step from w_global, where nothing pulls: -lr (scale (g + decay w_global) + strength shift); no model is formed."""
+    """One step from w_global, where nothing pulls: -lr (scale (g + decay w_global) + strength shift)."""
     rate = visit.lr * correction.scale
     if isinstance(job.task, Descends):
         loss: Tensor | float = job.task.step(visit.params, batch, rate, delta)

@@ -30,8 +30,8 @@ def report(
         raise unknown("report", what[0], EXPERIMENTS)
     if figure not in FIGURES:
         raise unknown("figure", figure, FIGURES)
-    made = _of_tables(tables, scale, results, out, draw) if tables else _of_runs([Path(w) for w in what], out, draw, figure)  # fmt: skip
-    for path in made:
+    folders = [Path(name) for name in what]
+    for path in _of_tables(tables, scale, results, out, draw) if tables else _of_runs(folders, out, draw, figure):
         typer.echo(path)
 
 
@@ -88,7 +88,7 @@ def _drawn(content: dict[str, Any], folders: list[Path], draw: Path, figure: str
     curves = {label: found for label, found in curves.items() if found}
     if not curves:
         raise ValueError(f"figure={figure!r}: none of these runs has {name}")
-    return draw_curves(curves, draw, x="rounds", y="test accuracy %" if figure == "accuracy" else name)
+    return draw_curves(curves, draw, along="rounds", of="test accuracy %" if figure == "accuracy" else name)
 
 
 def _written(out: Path, text: str) -> list[Path]:

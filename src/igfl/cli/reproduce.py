@@ -16,23 +16,30 @@ import typer
 if TYPE_CHECKING:
     from igfl.paper.experiments import Cell
     from igfl.reproduce.campaign import Campaign
+    from igfl.reproduce.layout import Layout
+    from igfl.reproduce.verdicts import Verdict
 
+RESULTS, UNDER = Path("reproduction"), Path("runs/reproduce")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def reproduce(
-    what: Annotated[list[str], typer.Argument(help="table1 to table5, figure1, figure2, or all; more than one may be named.")],
+    what: Annotated[
+        list[str], typer.Argument(help="table1 to table5, figure1, figure2, or all; several may be named.")
+    ],
     scale: Annotated[str, typer.Option(help="full, reduced or smoke.")] = "reduced",
-    budget: Annotated[str | None, typer.Option(help="Stop cleanly after so long: 90m, 4h. The same command goes on.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Stop cleanly after so long: 90m, 4h. The same command goes on.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Runs side by side; else one a core.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds of every tuned run; else the scale's.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="Only this column; may be given more than once.")] = None,
     row: Annotated[list[str] | None, typer.Option(help="Only this row; may be given more than once.")] = None,
-    results: Annotated[Path, typer.Option(help="Where results are kept: small files, for a repository.")] = Path("reproduction"),
-    under: Annotated[Path, typer.Option(help="Where run folders are: large, for this machine.")] = Path("runs/reproduce"),
+    results: Annotated[Path, typer.Option(help="Where results are kept: small, for a repository.")] = RESULTS,
+    under: Annotated[Path, typer.Option(help="Where run folders are: large, for this machine.")] = UNDER,
     show: Annotated[bool, typer.Option("--show", help="Run nothing: lay out what there is.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print cells and verdicts as JSON.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Run the paper's experiments, lay our numbers out beside the paper's, and judge its claims."""
     cells = _cells(what, column, row)
     until = None if budget is None else monotonic() + _seconds(budget)
@@ -57,8 +64,8 @@ def reproduce(
             complete = campaign.run()
     found = publish(sorted({cell.table for cell in cells}), size, looking(size, ledger), results)
     if as_json:
-        typer.echo(json.dumps([asdict(layout) for layout in found.layouts]
-                              + [{"claim": v.claim.sentence, "verdict": v.word, "why": v.why} for v in found.verdicts]))  # fmt: skip
+        verdicts = [{"claim": v.claim.sentence, "verdict": v.word, "why": v.why} for v in found.verdicts]
+        typer.echo(json.dumps({"tables": [asdict(layout) for layout in found.layouts], "verdicts": verdicts}))
     else:
         _print(found.layouts, found.verdicts)
     if campaign is not None and not complete:
@@ -74,25 +81,25 @@ def _incomplete(campaign: Campaign) -> None:
     raise typer.Exit(1)
 
 
-def _print(layouts: Sequence[object], verdicts: Sequence[object]) -> None:
+def _print(layouts: Sequence[Layout], verdicts: Sequence[Verdict]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
     for layout in layouts:
-        for line in layout.above:  # type: ignore[attr-defined]
+        for line in layout.above:
             console.print(f"[dim]{line}[/dim]", highlight=False)
-        table = Table(title=layout.title, title_justify="left", caption="\n".join(layout.below), caption_justify="left")  # type: ignore[attr-defined]
-        for name in layout.header:  # type: ignore[attr-defined]
+        table = Table(title=layout.title, title_justify="left", caption="\n".join(layout.below), caption_justify="left")
+        for name in layout.header:
             table.add_column(name)
-        for words in layout.rows:  # type: ignore[attr-defined]
+        for words in layout.rows:
             table.add_row(*words)
         console.print(table)
     table = Table(title="Claims", title_justify="left")
     for name in ("claim", "verdict", "why"):
         table.add_column(name)
     for verdict in verdicts:
-        table.add_row(verdict.claim.sentence, verdict.word, verdict.why)  # type: ignore[attr-defined]
+        table.add_row(verdict.claim.sentence, verdict.word, verdict.why)
     console.print(table)
 
 

@@ -22,7 +22,7 @@ def tune(
     ] = None,
     method: Annotated[list[str] | None, typer.Option(help="Search for this one; may be given more than once.")] = None,
     over: Annotated[
-        list[str] | None, typer.Option(help="key=value,value,...: what is searched; else train.lr over the paper's grid.")
+        list[str] | None, typer.Option(help="What is searched: key=value,value,...; else train.lr, the paper's rates.")
     ] = None,
     sampler: Annotated[str, typer.Option(help="grid, or tpe: between the outermost values.")] = "grid",
     trials: Annotated[int | None, typer.Option(help="Of each method; else the whole grid, or as many.")] = None,
@@ -47,19 +47,17 @@ def tune(
     from igfl.runs.tune import Search, with_values
 
     lanes = 1 if base.engine.name == "ray" else workers or cores()
-    each = {} if base.engine.workers or base.engine.name == "ray" else {"engine.workers": max(1, cores() // lanes)}
-    bases = {name: with_values(base, {"method": name, **each}) for name in method or [base.method.title]}
-    if method is None:
-        bases = {base.method.title: with_values(base, each)}
-    for name, config in bases.items():
+    own = base.engine.workers is not None or base.engine.name == "ray"
+    bases = {name: with_values(base, {"method": name}) for name in method} if method else {base.method.title: base}
+    for config in bases.values():
         for key, values in space.items():
             for value in values:
-                with_values(config, {key: value})  # refused before any work, where it is refused
-        del name
+                with_values(config, {key: value})  # what cannot be is refused before any work
     with interruptible() as asked:
         search = Search(
             bases=bases, space=space, folder=under, sampler=sampler, trials=trials, pruner=pruner, workers=lanes,  # type: ignore[arg-type]  # just compared
-            stopping=lambda: bool(asked), tell=lambda text: print(text, file=sys.stderr, flush=True),
+            running={} if own else {"engine.workers": max(1, cores() // lanes)}, stopping=lambda: bool(asked),
+            tell=lambda text: print(text, file=sys.stderr, flush=True),
         )  # fmt: skip
         found = search.run()
     if as_json:
@@ -83,10 +81,13 @@ def _space(over: list[str]) -> Space:
 
 def _told(tuned: Tuned, space: Space) -> str:
     """The best values, and for every key a strip: the best accuracy at each of its values."""
+    from igfl.runs.tune import words
+
     if tuned.best is None or tuned.best.accuracy is None:
         return f"{tuned.method}: every trial diverged or failed; lower rates may hold"
-    chosen = ", ".join(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in tuned.best.values.items())  # fmt: skip
-    lines = [f"{tuned.method}: {chosen}: {100 * tuned.best.accuracy:.2f}% after {len(tuned.tried)} trials"]
+    lines = [
+        f"{tuned.method}: {words(tuned.best.values)}: {100 * tuned.best.accuracy:.2f}% after {len(tuned.tried)} trials"
+    ]
     for key in space:
         lines += [f"  {key}", *_strip(tuned, key)]
     for key in tuned.edges:

@@ -63,7 +63,7 @@ class Visits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corrections:
-    """The corrections of several visits: numbers where all have the same, else [n, 1]; shifts [n, d], in full strength."""
+    """The corrections of several visits: one number for all where they agree, else [n, 1]; full shifts [n, d]."""
 
     scale: float | Tensor = 1.0
     pull: float | Tensor = 0.0

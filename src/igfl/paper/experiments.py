@@ -64,11 +64,9 @@ class Cell:
         return f"{self.table}, {self.column}, {self.row}"
 
 
-SHARDS: Mapping[str, Any] = {"name": "shards"}
-
-
 def _silo(*, epochs: int, batch: int = 100, **split: Any) -> Setting:
-    return Setting(kind="silo", split={**SHARDS, **split}, epochs=epochs, batch=batch, rounds=5000 if epochs == 1 else 3000)  # fmt: skip
+    rounds = 5000 if epochs == 1 else 3000
+    return Setting(kind="silo", split={"name": "shards", **split}, epochs=epochs, batch=batch, rounds=rounds)
 
 
 def _device(rho: float, *, epochs: int, **split: Any) -> Setting:

@@ -31,7 +31,8 @@ class Snapshot:
     def cosines(self) -> Floats:
         """[n, n] of the updates."""
         norms = np.sqrt(np.maximum(np.diag(self.similarity), 1e-30))
-        return np.clip(self.similarity / np.outer(norms, norms), -1, 1)
+        cosines: Floats = np.clip(self.similarity / np.outer(norms, norms), -1, 1)
+        return cosines
 
     @property
     def attention(self) -> Floats:
@@ -114,8 +115,8 @@ def found_clusters(cosines: Floats) -> tuple[list[int], list[int]]:
     distances = 1 - np.where(np.isnan(cosines), np.nanmean(cosines), cosines)
     np.fill_diagonal(distances, 0)
     tree = linkage(squareform((distances + distances.T) / 2, checks=False), "average", optimal_ordering=True)
-    heights = np.concatenate([[0.0], tree[:, 2]])
-    cut = int(np.argmax(np.diff(heights)))
+    heights = tree[:, 2]
+    cut = int(np.argmax(np.diff(heights)))  # at least two are together, and at least two apart
     level = (heights[cut] + heights[cut + 1]) / 2
     return leaves_list(tree).tolist(), fcluster(tree, level, "distance").tolist()
 

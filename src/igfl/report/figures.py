@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from igfl.data.partitions.passport import Floats
 
@@ -28,13 +30,15 @@ MARKS = "osD^vPX*"
 Curve = tuple[Sequence[float], Sequence[float]]
 
 
-def draw_curves(groups: Mapping[str, Sequence[Curve]], path: Path, *, x: str, y: str, title: str = "") -> list[Path]:
+def draw_curves(
+    groups: Mapping[str, Sequence[Curve]], path: Path, *, along: str, of: str, title: str = ""
+) -> list[Path]:
     """A line a group, the mean of its curves, with a band from the lowest to the highest."""
     figure = Figure(figsize=(6.0, 3.8), layout="constrained")
     axes = figure.subplots()
     for i, (name, curves) in enumerate(groups.items()):
         xs = np.asarray(max(curves, key=lambda curve: len(curve[0]))[0], float)
-        ys = np.array([np.interp(xs, *map(np.asarray, curve), right=np.nan) for curve in curves])
+        ys = np.array([np.interp(xs, np.asarray(x), np.asarray(y), right=np.nan) for x, y in curves])
         colour, mean = COLOURS[i % len(COLOURS)], np.nanmean(ys, 0)
         axes.plot(
             xs, mean, label=name, color=colour, linestyle=DASHES[i % len(DASHES)], linewidth=1.7,
@@ -42,8 +46,9 @@ def draw_curves(groups: Mapping[str, Sequence[Curve]], path: Path, *, x: str, y:
         )  # fmt: skip
         if len(curves) > 1:
             axes.fill_between(xs, np.nanmin(ys, 0), np.nanmax(ys, 0), color=colour, alpha=0.18, linewidth=0)
-    axes.set(xlabel=x, ylabel=y)
-    axes.set_title(title, fontsize=9)
+    axes.set(xlabel=along, ylabel=of)
+    axes.set_title(fill(title, 95), fontsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=True, color="#dddddd", linewidth=0.6)
     axes.legend(fontsize=8, frameon=False, ncols=2 if len(groups) > 4 else 1)
     return saved(figure, path)
@@ -52,7 +57,7 @@ def draw_curves(groups: Mapping[str, Sequence[Curve]], path: Path, *, x: str, y:
 def draw_matrices(matrices: Mapping[str, Floats], path: Path, *, title: str = "") -> list[Path]:
     """Attention among clients, one square a population: the darker, the more."""
     figure = Figure(figsize=(3.4 * len(matrices) + 0.6, 3.6), layout="constrained")
-    figure.suptitle(title, fontsize=9)
+    figure.suptitle(fill(title, 45 * len(matrices)), fontsize=9)
     for axes, (name, matrix) in zip(np.ravel(figure.subplots(1, len(matrices), squeeze=False)), matrices.items()):
         _heat(axes, matrix, name)
     return saved(figure, path)

@@ -18,7 +18,9 @@ SERIES = (
     "clients/accuracy_worst", "drift/norm_mean", "drift/norm_max", "drift/cosine", "attention/entropy",
     "attention/max", "time/round_s",
 )  # fmt: skip
-SUMMARY = ("accuracy_last10pct", "accuracy_best", "accuracy_last", "seconds", "down_bytes", "up_bytes", "rejected", "diverged")  # fmt: skip
+SUMMARY = (
+    "accuracy_last10pct", "accuracy_best", "accuracy_last", "seconds", "down_bytes", "up_bytes", "rejected", "diverged",
+)  # fmt: skip
 BEHAVIOUR_NUMBERS = 400_000  # of all snapshots of all runs
 
 
@@ -28,7 +30,7 @@ def gathered(folders: Sequence[Path]) -> dict[str, Any]:
     for path in folders:
         folder = Folder.open(path)
         config = folder.config()
-        partition = _partition(folder, config)
+        partition = _partition(folder)
         if partition is not None:
             partitions.setdefault(partition["sha256"], partition)
         behaviour = behaviour_of(path / "behaviour", partition, BEHAVIOUR_NUMBERS // len(folders))
@@ -67,7 +69,7 @@ def series_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[flo
     return found
 
 
-def _partition(folder: Folder, config: Config) -> dict[str, Any] | None:
+def _partition(folder: Folder) -> dict[str, Any] | None:
     """What of it is shown; counts [clients, classes] where there are not too many."""
     kept = folder.read("partition.json")
     if kept is None:

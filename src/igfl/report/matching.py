@@ -50,4 +50,5 @@ def attention_of(similarity: NDArray[np.floating]) -> Floats:
 def share_labels(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """[n, n] which clients, of examples [n, classes], have a class in common that is both's own."""
     own = (counts >= OWN * counts.sum(1, keepdims=True)).astype(int)
-    return (own @ own.T > 0) & ~np.eye(len(own), dtype=bool)
+    together: NDArray[np.bool_] = (own @ own.T > 0) & ~np.eye(len(own), dtype=bool)
+    return together

@@ -110,7 +110,5 @@ class Campaign:
 def described(config: Config) -> str:
     """A run in a few words."""
     split = " ".join([config.split.name, *(f"{name}={value}" for name, value in config.split.options.items())])
-    return (
-        f"{config.name}: {config.method.title}, {split}, B={config.train.batch}, E={config.train.epochs}, lr={config.train.lr:g}, "
-        f"seed {config.seed}, {config.rounds} rounds"
-    )
+    train = f"B={config.train.batch}, E={config.train.epochs}, lr={config.train.lr:g}"
+    return f"{config.name}: {config.method.title}, {split}, {train}, seed {config.seed}, {config.rounds} rounds"

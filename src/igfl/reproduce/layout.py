@@ -16,6 +16,7 @@ from igfl.reproduce.verdicts import Look, Verdict, matchings
 
 OPEN = "·"  # not run yet
 FELL = "–"  # diverged
+NAMES = {"cifar10": "CIFAR-10", "emnist": "EMNIST"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,7 @@ def _title(table: Table, size: Scale) -> str:
     """Where another data set stands in, the title says so."""
     data = next(iter(table.columns.values())).data
     other = stands_in(size, data)
-    title = table.title if other is None else f"{table.title} [{other} in the place of {data.upper()}]"
+    title = table.title if other is None else f"{table.title} [{other} in the place of {NAMES[data]}]"
     return f"{table.name}: {title} ({size.name} scale)"
 
 
@@ -109,9 +110,13 @@ def _footnotes(table: Table, look: Look, known: bool) -> list[str]:
         notes.append(f"{FELL} (r): diverged at every rate, at last in round r.")
     if any(not outcome.finished for outcome in outcomes):
         notes.append(f"{OPEN}: not run yet.")
-    rates = [f"{o.cell.row} ({o.cell.column}) {o.rate:g}" + "*" * o.on_the_edge for o in outcomes if o.rate is not None]
-    if rates:
-        notes.append(f"Tuned rates: {', '.join(rates)}." + (" * on the edge of the grid." if "*" in "".join(rates) else ""))  # fmt: skip
+    for column in table.columns:
+        tuned = [o for o in outcomes if o.cell.column == column and o.rate is not None]
+        if tuned:
+            told = ", ".join(f"{o.cell.row} {o.rate:g}{'*' * o.on_the_edge}" for o in tuned)
+            notes.append(f"Tuned rates, {column}: {told}.")
+    if any(outcome.on_the_edge for outcome in outcomes):
+        notes.append("*: on the edge of the rates that were tried; a better one may lie beyond.")
     if not known:
         notes.append("The paper's own numbers of this table have not been transcribed (igfl/paper/printed.py).")
     return notes

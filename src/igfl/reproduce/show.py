@@ -15,17 +15,20 @@ from igfl.reproduce.records import Record
 from igfl.reproduce.verdicts import Look, Verdict
 
 
-def page_content(names: Sequence[str], look: Look, layouts: Sequence[Layout], verdicts: Sequence[Verdict]) -> dict[str, Any]:  # fmt: skip
+def page_content(
+    names: Sequence[str], look: Look, layouts: Sequence[Layout], verdicts: Sequence[Verdict]
+) -> dict[str, Any]:
     """The tables, the verdicts, and every finished run as a curve."""
-    runs, groups = [], []
-    for name in names:
-        for cell in EXPERIMENTS[name].cells():
-            records = look(cell).records
-            if not records:
-                continue
-            groups.append(
-                {"label": f"{cell.row} ({cell.column})", "runs": list(range(len(runs), len(runs) + len(records)))}
-            )
+    runs: list[dict[str, Any]] = []
+    groups: list[dict[str, Any]] = []
+    for cell in (cell for name in names for cell in EXPERIMENTS[name].cells()):
+        records = look(cell).records
+        if records:
+            groups.append({
+                "label": f"{cell.row} ({cell.column})", "short": cell.row, "facet": f"{cell.table}, {cell.column}",
+                "hue": list(EXPERIMENTS[cell.table].rows).index(cell.row),
+                "runs": list(range(len(runs), len(runs) + len(records))),
+            })  # fmt: skip
             runs += [_run(seed, record, str(cell)) for seed, record in sorted(records.items())]
     return {
         "runs": runs, "groups": groups, "partitions": {},
@@ -73,4 +76,4 @@ def draw(name: str, look: Look, path: Path, title: str) -> list[Path]:
         for cell in table.cells()
     }  # fmt: skip
     curves = {label: found for label, found in curves.items() if found}
-    return draw_curves(curves, path, x="rounds", y="test accuracy %", title=title) if curves else []
+    return draw_curves(curves, path, along="rounds", of="test accuracy %", title=title) if curves else []

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
+from math import prod
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal
@@ -39,7 +41,7 @@ class Tried:
 
     values: Mapping[str, Any]
     accuracy: float | None  # mean over the last tenth of the rounds
-    how: str = ""  # where there is none: diverged, pruned, failed
+    how: str = ""  # where there is none: diverged or pruned, and how far it had come
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,7 @@ class Search:
     trials: int | None = None  # of each method; None: the whole grid, or as many
     pruner: Pruner = "median"
     workers: int = 1
+    running: Mapping[str, Any] = field(default_factory=dict)  # keys of a trial's run that no preset needs
     stopping: Callable[[], bool] = lambda: False
     tell: Callable[[str], None] = lambda _: None
     _lanes: SimpleQueue[Lanes] = field(default_factory=SimpleQueue)
@@ -103,9 +106,7 @@ class Search:
 
     def _optimise(self, study: optuna.Study, name: str, base: Config) -> None:
         """Up to so many trials in all; a grid ends by itself once every point of it was tried."""
-        whole = 1
-        for values in self.space.values():
-            whole *= len(values)
+        whole = prod(map(len, self.space.values()))
         wanted = min(self.trials or whole, whole) if self.sampler == "grid" else self.trials or whole
         left = wanted - sum(1 for t in study.trials if t.state.is_finished() and not _unfinished(t))
         if left > 0:
@@ -114,27 +115,27 @@ class Search:
             )
 
     def _trial(self, trial: Trial, name: str, base: Config) -> float:
-        config = with_values(base, {key: self._chosen(trial, key) for key in self.space})
+        config = with_values(base, {**self.running, **{key: self._chosen(trial, key) for key in self.space}})
         hashed = identity(config, config.engine.name)[:12]
         order = Order(key=hashed, folder=self.folder / "runs" / f"{name.replace('/', '-')}-{hashed}", config=config)
-        self.tell(f"begin  {name}: {_words(trial.params)}")
+        self.tell(f"begin  {name}: {words(trial.params)}")
         with self._lane() as lane:
             ended, pruned = self._carry_out(lane, order, trial)
         if pruned:
-            self.tell(f"pruned {name}: {_words(trial.params)} after round {ended.round}")
+            self.tell(f"pruned {name}: {words(trial.params)} after round {ended.round}")
             raise optuna.TrialPruned
         if ended.diverged is not None:
             trial.set_user_attr("diverged", ended.diverged)
-            self.tell(f"end    {name}: {_words(trial.params)}: diverged in round {ended.diverged}")
+            self.tell(f"end    {name}: {words(trial.params)}: diverged in round {ended.diverged}")
             raise optuna.TrialPruned
         if ended.failed:
-            raise RuntimeError(f"{name} with {_words(trial.params)}: {ended.failed}")
+            raise RuntimeError(f"{name} with {words(trial.params)}: {ended.failed}")
         if not ended.finished:
             trial.set_user_attr("stopped", ended.round)
             trial.study.stop()
             raise Stopped
         accuracy: float = (Folder.open(order.folder).read("summary.json") or {})["accuracy_last10pct"]
-        self.tell(f"end    {name}: {_words(trial.params)}: {100 * accuracy:.2f}%")
+        self.tell(f"end    {name}: {words(trial.params)}: {100 * accuracy:.2f}%")
         return accuracy
 
     def _carry_out(self, lane: Lanes, order: Order, trial: Trial) -> tuple[Ended, bool]:
@@ -164,8 +165,6 @@ class Search:
         """A name that says what is searched: another space, sampler or base is another study."""
         content = base.model_dump(mode="json", exclude={"name", "engine"})
         what = json.dumps([content, dict(self.space), self.sampler, self.pruner], sort_keys=True, default=str)
-        from hashlib import sha256
-
         return f"{name} {sha256(what.encode()).hexdigest()[:12]}"
 
     def _sampler(self) -> optuna.samplers.BaseSampler:
@@ -229,8 +228,10 @@ def _tried(trial: FrozenTrial) -> Tried:
         return Tried(values=trial.params, accuracy=trial.value)
     if "diverged" in trial.user_attrs:
         return Tried(values=trial.params, accuracy=None, how=f"diverged in round {trial.user_attrs['diverged']}")
-    return Tried(values=trial.params, accuracy=None, how=f"pruned after round {trial.last_step}")
+    seen = f"{100 * trial.intermediate_values[trial.last_step]:.2f}% " if trial.last_step is not None else ""
+    return Tried(values=trial.params, accuracy=None, how=f"{seen}pruned after round {trial.last_step}")
 
 
-def _words(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in values.items())  # fmt: skip
+def words(values: Mapping[str, Any]) -> str:
+    """Keys and values, as on a command line."""
+    return ", ".join(f"{key}={v:g}" if isinstance(v, float) else f"{key}={v}" for key, v in values.items())

@@ -1,7 +1,6 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const make = (tag, attributes = {}, ...children) => {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -18,7 +17,10 @@ const draw = (tag, attributes, parent) => {
 // Colours that the colour-blind tell apart, and dashes that tell them apart in grey.
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#7a5195", "#6b7280"];
 const DASHES = ["", "7 3", "2 3", "10 3 2 3", "4 2", "1 2", "12 4", "6 2 1 2 1 2"];
-const look = (g) => ({ colour: COLOURS[g % COLOURS.length], dash: DASHES[(g + Math.floor(g / COLOURS.length)) % DASHES.length] });
+const look = (g) => {
+  const hue = data.groups[g].hue ?? g;
+  return { colour: COLOURS[hue % COLOURS.length], dash: DASHES[(hue + Math.floor(hue / COLOURS.length)) % DASHES.length] };
+};
 const hidden = new Set();
 const short = (value) => {
   if (value === 0) return "0";
@@ -30,6 +32,7 @@ const short = (value) => {
   return String(+value.toPrecision(3));
 };
 const percent = (value) => (100 * value).toFixed(2) + "%";
+const time = (seconds) => (seconds < 120 ? seconds.toFixed(1) + " s" : seconds < 7200 ? (seconds / 60).toFixed(1) + " min" : (seconds / 3600).toFixed(1) + " h");
 const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
 const deviation = (values) => {
   const m = mean(values);
@@ -53,7 +56,7 @@ function spread(values, show) {
 }
 function showRuns() {
   const table = $("runs-table");
-  const heads = ["shown", "runs", "accuracy, last 10%", "best", "last", "rounds", "seeds", "minutes", "sent", "digest"];
+  const heads = ["shown", "runs", "accuracy, last 10%", "best", "last", "rounds", "seeds", "time", "sent", "digest"];
   table.append(make("thead", {}, make("tr", {}, ...heads.map((h, i) => make("th", i > 1 && i < 9 ? { class: "n", scope: "col" } : { scope: "col" }, h)))));
   const body = make("tbody");
   data.groups.forEach((group, g) => {
@@ -67,7 +70,7 @@ function showRuns() {
     const cells = [
       make("td", {}, box), make("td", {}, swatch(g), group.label), accuracy, spread(ofGroup(group, "accuracy_best"), percent),
       spread(ofGroup(group, "accuracy_last"), percent), [...new Set(runs.map((r) => r.done === r.rounds ? r.done : `${r.done} of ${r.rounds}`))].join(", "),
-      runs.map((r) => r.seed).join(", "), spread(ofGroup(group, "seconds").map((s) => s / 60), short), sent.some(Boolean) ? short(mean(sent)) + "B" : "–",
+      runs.map((r) => r.seed).join(", "), spread(ofGroup(group, "seconds"), time), sent.some(Boolean) ? short(mean(sent)) + "B" : "–",
     ].map((c, i) => c instanceof Node ? c : make("td", i > 1 ? { class: "n" } : {}, c));
     cells.push(make("td", {}, make("code", {}, runs.map((r) => r.digest.slice(0, 12)).join(" "))));
     body.append(make("tr", {}, ...cells));
@@ -93,15 +96,19 @@ function interpolate(xs, ys, x) {
   const width = xs[high] - xs[low];
   return width ? ys[low] + (ys[high] - ys[low]) * (x - xs[low]) / width : ys[high];
 }
-function linesOf(name, axis) {
+function linesOf(name, axis, facet) {
   return data.groups.map((group, g) => {
     const curves = group.runs.map((i) => [data.runs[i], data.runs[i].series[name]]).filter(([, s]) => s)
       .map(([run, s]) => ({ xs: along(run, s, axis), ys: s.value })).filter((c) => c.xs.every(Number.isFinite));
-    if (!curves.length || hidden.has(g)) return null;
+    if (!curves.length || hidden.has(g) || group.facet !== facet) return null;
     const xs = curves.reduce((a, b) => (b.xs.length > a.xs.length ? b : a)).xs;
     const at = xs.map((x) => curves.map((c) => interpolate(c.xs, c.ys, x)).filter(Number.isFinite));
-    return { g, label: group.label, xs, mean: at.map(mean), low: at.map((v) => Math.min(...v)), high: at.map((v) => Math.max(...v)), several: curves.length > 1 };
+    return { g, label: group.short ?? group.label, xs, mean: at.map(mean), low: at.map((v) => Math.min(...v)), high: at.map((v) => Math.max(...v)), several: curves.length > 1 };
   }).filter(Boolean);
+}
+function tick(value, all) { // with as many digits as tell it from its neighbours
+  const step = all.length > 1 ? Math.abs(all[1] - all[0]) : Math.abs(value);
+  return step >= 1 ? short(value) : value.toFixed(Math.min(8, Math.max(0, -Math.floor(Math.log10(step || 1) + 1e-9))));
 }
 function ticks(low, high, count) {
   const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
@@ -110,8 +117,8 @@ function ticks(low, high, count) {
   for (let t = Math.ceil(low / step) * step; t <= high + 1e-9 * step; t += step) found.push(Math.abs(t) < 1e-12 ? 0 : t);
   return found;
 }
-function chart(title, name, axis) {
-  const lines = linesOf(name, axis);
+function chart(title, name, axis, facet) {
+  const lines = linesOf(name, axis, facet);
   const box = make("div", { class: "chart" }, make("h3", {}, title)), says = make("div", { class: "says" });
   if (!lines.length) return null;
   const wide = Math.max(300, Math.min(700, $("charts").clientWidth / Math.max(1, Math.floor($("charts").clientWidth / 446)) - 24)), tall = 240;
@@ -125,9 +132,10 @@ function chart(title, name, axis) {
   const X = (x) => left + (x - x0) / (x1 - x0 || 1) * (wide - left - right);
   const Y = (y) => top + (1 - (Math.min(Math.max(y, y0), y1) - y0) / (y1 - y0)) * (tall - top - bottom);
   const asPercent = name.includes("accuracy");
-  for (const t of ticks(y0, y1, 5)) {
+  const levels = ticks(y0, y1, 5);
+  for (const t of levels) {
     draw("line", { x1: left, x2: wide - right, y1: Y(t), y2: Y(t), class: "grid" }, svg);
-    draw("text", { x: left - 6, y: Y(t) + 4, "text-anchor": "end" }, svg).textContent = asPercent ? short(100 * t) + "%" : short(t);
+    draw("text", { x: left - 6, y: Y(t) + 4, "text-anchor": "end" }, svg).textContent = asPercent ? tick(100 * t, levels.map((v) => 100 * v)) + "%" : tick(t, levels);
   }
   for (const t of ticks(x0, x1, 5)) draw("text", { x: X(t), y: tall - 18, "text-anchor": "middle" }, svg).textContent = short(t);
   draw("text", { x: (left + wide - right) / 2, y: tall - 3, "text-anchor": "middle" }, svg).textContent = AXES[axis];
@@ -155,7 +163,8 @@ function chart(title, name, axis) {
 }
 function showCharts() {
   const axis = document.querySelector("input[name=axis]:checked").value;
-  const made = CHARTS.map(([title, name]) => chart(title, name, axis)).filter(Boolean);
+  const facets = [...new Set(data.groups.map((group) => group.facet))];
+  const made = facets.flatMap((f) => CHARTS.map(([title, name]) => chart(f ? `${title}: ${f}` : title, name, axis, f))).filter(Boolean);
   $("charts").replaceChildren(...made);
   $("charts").dataset.axis = axis;
 }
@@ -175,6 +184,7 @@ const isDark = () => {
   const chosen = document.documentElement.dataset.theme;
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 };
+const soft = () => (isDark() ? "#9aa6b2" : "#5a6570");
 function shade(share) { // from the ground to ink, one hue, its lightness in proportion
   const s = Math.max(0, Math.min(1, share)), light = isDark() ? 14 + 72 * s : 98 - 76 * s;
   return `hsl(205 ${30 + 45 * s}% ${light}%)`;
@@ -189,7 +199,7 @@ function showPartition() {
   const classes = p.counts[0].length, step = n > 30 ? 13 : 26, row = classes > 20 ? 9 : 19, left = 46;
   const pen = canvas($("bubbles"), left + step * shown.length + 10, row * classes + 26);
   const most = Math.max(...p.counts.flat()), widest = Math.min(step, row) * 0.95;
-  pen.fillStyle = style("--soft");
+  pen.fillStyle = soft();
   for (let k = 0; k < classes; k += classes > 20 ? 5 : 1) pen.fillText("class " + k, 0, row * (k + 0.5) + 4);
   shown.forEach((client, i) => { if (i % (n > 30 ? 10 : 1) === 0) pen.fillText(client, left + step * (i + 0.5) - 4, row * classes + 16); });
   pen.fillStyle = isDark() ? "#6cb8f0" : "#0072b2";
@@ -248,14 +258,14 @@ function showBehaviour() {
   const pen = canvas($("heat"), room, room);
   order.forEach((a, i) => order.forEach((b, j) => {
     const v = values[a][b];
-    pen.fillStyle = Number.isFinite(v) ? shade((v - low) / (high - low)) : style("--panel");
+    pen.fillStyle = Number.isFinite(v) ? shade((v - low) / (high - low)) : isDark() ? "#1c2127" : "#f5f7f9";
     pen.fillRect(margin + j * cell, margin + i * cell, Math.ceil(cell), Math.ceil(cell));
   }));
-  pen.fillStyle = style("--soft");
+  pen.fillStyle = soft();
   const step = Math.max(1, Math.ceil(n / 15));
   order.forEach((a, i) => { if (i % step === 0) { pen.fillText(behaviour.clients[a], margin + (i + 0.5) * cell - 5, 16); pen.fillText(behaviour.clients[a], 4, margin + (i + 0.5) * cell + 4); } });
   heat = { values, order, cell, margin, behaviour, kind, cursor: heat ? heat.cursor : [0, 0] };
-  sayHeat(`${kind === "cosine" ? "Cosine, from -1 to 1" : `Row attends to column, darkest ${short(high)}`}; arrow keys walk over the cells.`);
+  sayHeat(`${kind === "cosine" ? "Cosine, from -1 to 1" : `Row attends to column, strongest ${short(high)}`}; arrow keys walk over the cells.`);
   const digest = values.flat().reduce((a, v, i) => (a * 31 + (Number.isFinite(v) ? Math.round(1e6 * v) : 7) + i) % 1000000007, 7);
   $("heat").dataset.shows = `${kind} ${span} ${behaviour.snapshots[at].round} ${digest}`;
   showWeights(behaviour, order, at);
@@ -271,13 +281,13 @@ function sayCell(i, j) {
 function showWeights(behaviour, order, at) {
   const room = Math.min(420, $("weights").parentElement.clientWidth), margin = 26, n = behaviour.clients.length, m = behaviour.snapshots.length;
   const pen = canvas($("weights"), room, room), wide = (room - margin) / m, tall = (room - margin) / n;
-  const place = new Map(order.map((a, i) => [behaviour.clients[a], i])), top = Math.max(...behaviour.snapshots.flatMap((s) => s.weights));
+  const place = new Map(order.map((a, i) => [behaviour.clients[a], i])), every = behaviour.snapshots.flatMap((s) => s.weights), top = every.reduce((a, b) => Math.max(a, b)), least = every.reduce((a, b) => Math.min(a, b));
   behaviour.snapshots.forEach((snapshot, t) => snapshot.clients.forEach((client, i) => {
     if (!place.has(client)) return;
-    pen.fillStyle = shade(snapshot.weights[i] / top);
+    pen.fillStyle = shade((snapshot.weights[i] - least) / (top - least || 1));
     pen.fillRect(margin + t * wide, place.get(client) * tall, Math.ceil(wide), Math.ceil(tall));
   }));
-  pen.fillStyle = style("--soft");
+  pen.fillStyle = soft();
   const step = Math.max(1, Math.ceil(n / 15));
   order.forEach((a, i) => { if (i % step === 0) pen.fillText(behaviour.clients[a], 4, (i + 0.5) * tall + 4); });
   pen.fillText("round " + behaviour.snapshots[0].round, margin, room - 8);
