@@ -155,6 +155,59 @@ def test_control_c_finishes_the_round_and_says_how_to_go_on(runs: Path) -> None:
     assert (folder.path / "state" / f"checkpoint-{last:08}.safetensors").exists()
 
 
+def test_a_second_control_c_stops_at_once_and_loses_nothing(runs: Path) -> None:
+    options = ["rounds=4", "engine.name=loop", "checkpoint=1", "train.epochs=80", "method=scaffold"]
+    assert run(["run", "--under", str(runs), *options]) == 0
+    command = [IGFL, "run", "--under", str(runs), *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    folder = Folder(runs / "run-002")
+    while not (folder.path.exists() and folder.rows()):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    while "Ctrl-C again stops at once" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert told.splitlines()[-1] == "igfl: stopped"
+    assert len(folder.rows()) < 4
+    assert run(["resume", str(folder.path)]) == 0
+    digests = [json.loads((runs / name / "summary.json").read_text())["digest"] for name in ("run-001", "run-002")]
+    assert digests[0] == digests[1]
+
+
+def descendants(pid: int) -> list[tuple[int, str]]:
+    """Processes below this one, and what they call themselves."""
+    found = []
+    for path in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        try:
+            name = Path(f"/proc/{path}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except FileNotFoundError:
+            continue
+        found += [(int(path), name), *descendants(int(path))]
+    return found
+
+
+@pytest.mark.xdist_group("ray")
+@pytest.mark.parametrize(("engine", "worker"), [("processes", "spawn_main"), ("ray", "ray::Actor")])
+def test_a_run_whose_worker_is_killed_ends_as_the_undisturbed_one(engine: str, worker: str, runs: Path) -> None:
+    options = ["rounds=30", "train.epochs=5", "method=igfl/time"]
+    assert run(["run", "--under", str(runs), *options, "engine.name=loop"]) == 0
+    command = [IGFL, "run", "--under", str(runs), *options, f"engine.name={engine}", "engine.workers=2"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    folder = Folder(runs / "run-002")
+    while not (folder.path.exists() and len(folder.rows()) >= 3):
+        assert process.poll() is None
+        time.sleep(0.05)
+    workers = [pid for pid, name in descendants(process.pid) if worker in name]
+    assert len(workers) >= 2
+    os.kill(workers[0], signal.SIGKILL)
+    assert process.wait(timeout=120) == 0
+    one, two = (Folder(runs / name).rows() for name in ("run-001", "run-002"))
+    assert [row["digest"] for row in one] == [row["digest"] for row in two]
+
+
 def test_diverging_is_told_and_exits_1(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["run", "--under", str(runs), *QUICK, "train.lr=1e30", "method=fedavg"]) == 1
     assert "diverged at round 0" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from igfl.cli.reproduce import reproduce
 from igfl.cli.run import resume, run as train
 from igfl.cli.tune import tune
 
+INTERRUPTED = 130  # what typer makes of Ctrl-C
 app = typer.Typer(
     help="Federated learning for clients whose data differ.", no_args_is_help=True, add_completion=False,
     pretty_exceptions_enable=False,
@@ -46,7 +47,8 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; 0 done, 1 failed, 2 bad input, which is told in one line."""
     try:
-        return int(app(arguments, prog_name="igfl", standalone_mode=False) or 0)
+        code = int(app(arguments, prog_name="igfl", standalone_mode=False) or 0)
+        return _refuse("stopped", code=1) if code == INTERRUPTED else code
     except (typer.Abort, KeyboardInterrupt):
         return _refuse("stopped", code=1)
     except ValueError as error:

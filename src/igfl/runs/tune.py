@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from math import prod
+from itertools import product
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal
@@ -28,6 +28,7 @@ except ImportError as error:
 
 Sampler = Literal["grid", "tpe"]
 Pruner = Literal["median", "none"]
+DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 Space = Mapping[str, Sequence[Any]]  # key of a configuration -> the values to try; tpe: numbers between the outermost
 
 
@@ -82,9 +83,8 @@ class Search:
             for name, base in self.bases.items():
                 study = optuna.create_study(
                     storage=storage, study_name=self._study(name, base), direction="maximize", load_if_exists=True,
-                    sampler=self._sampler(), pruner=self._pruner(base),
+                    sampler=optuna.samplers.TPESampler(seed=0), pruner=self._pruner(base),
                 )  # fmt: skip
-                _take_up_again(study)
                 self._optimise(study, name, base)
                 if self.stopping():
                     raise Stopped(f"stopped; the same command goes on from {self.folder}")
@@ -96,7 +96,7 @@ class Search:
         study = optuna.load_study(
             storage=f"sqlite:///{self.folder / 'trials.sqlite'}", study_name=self._study(name, base)
         )
-        tried = [_tried(trial) for trial in study.trials if trial.state.is_finished() and not _unfinished(trial)]
+        tried = [_tried(trial) for trial in study.get_trials(states=DONE)]
         whole = [each for each in tried if each.accuracy is not None]
         best = max(whole, key=lambda each: each.accuracy or 0.0, default=None)
         return Tuned(
@@ -105,14 +105,25 @@ class Search:
         )  # fmt: skip
 
     def _optimise(self, study: optuna.Study, name: str, base: Config) -> None:
-        """Up to so many trials in all; a grid ends by itself once every point of it was tried."""
-        whole = prod(map(len, self.space.values()))
-        wanted = min(self.trials or whole, whole) if self.sampler == "grid" else self.trials or whole
-        left = wanted - sum(1 for t in study.trials if t.state.is_finished() and not _unfinished(t))
+        """What is missing of the grid, or of so many trials; those broken off go on where their runs stand, and first.
+
+        A grid's points are handed to Optuna one by one: its own GridSampler knows no way to try a point once more.
+        """
+        for trial in study.get_trials(states=(TrialState.RUNNING,)):  # of a process that is gone
+            study.tell(trial.number, state=TrialState.FAIL)
+        done = [dict(t.params) for t in study.get_trials(states=DONE)]
+        waiting = [dict(t.system_attrs["fixed_params"]) for t in study.get_trials(states=(TrialState.WAITING,))]
+        broken = [dict(t.params) for t in study.get_trials(states=(TrialState.FAIL,))]
+        points = [dict(zip(self.space, values, strict=True)) for values in product(*self.space.values())]
+        wanted = points[: self.trials] if self.sampler == "grid" else []
+        for point in [*broken, *wanted]:
+            if point not in (*done, *waiting):
+                waiting.append(point)
+                study.enqueue_trial(point)
+        left = (len(wanted) if self.sampler == "grid" else self.trials or len(points)) - len(done)
         if left > 0:
-            study.optimize(
-                partial(self._trial, name=name, base=base), n_trials=left, n_jobs=self.workers, catch=(Stopped,)
-            )
+            objective = partial(self._trial, name=name, base=base)
+            study.optimize(objective, n_trials=left, n_jobs=self.workers, catch=(Stopped,))
 
     def _trial(self, trial: Trial, name: str, base: Config) -> float:
         config = with_values(base, {**self.running, **{key: self._chosen(trial, key) for key in self.space}})
@@ -167,11 +178,6 @@ class Search:
         what = json.dumps([content, dict(self.space), self.sampler, self.pruner], sort_keys=True, default=str)
         return f"{name} {sha256(what.encode()).hexdigest()[:12]}"
 
-    def _sampler(self) -> optuna.samplers.BaseSampler:
-        if self.sampler == "tpe":
-            return optuna.samplers.TPESampler(seed=0)
-        return optuna.samplers.GridSampler({key: list(values) for key, values in self.space.items()}, seed=0)
-
     def _pruner(self, base: Config) -> optuna.pruners.BasePruner:
         """Below the median of the others, once a third of the rounds is done."""
         if self.pruner == "none":
@@ -205,22 +211,6 @@ def with_values(base: Config, values: Mapping[str, Any]) -> Config:
     for key, value in values.items():
         put(content, key, value)
     return checked(content)
-
-
-def _take_up_again(study: optuna.Study) -> None:
-    """Trials that a stop or a crash broke off are tried once more, and go on where their runs stand."""
-    waiting = [dict(t.system_attrs.get("fixed_params", {})) for t in study.get_trials(states=(TrialState.WAITING,))]
-    done = [dict(t.params) for t in study.trials if t.state.is_finished() and not _unfinished(t)]
-    for trial in study.trials:
-        if trial.state is TrialState.RUNNING:
-            study.tell(trial.number, state=TrialState.FAIL)
-        if (trial.state is TrialState.RUNNING or _unfinished(trial)) and dict(trial.params) not in (*waiting, *done):
-            waiting.append(dict(trial.params))
-            study.enqueue_trial(trial.params)
-
-
-def _unfinished(trial: FrozenTrial) -> bool:
-    return trial.state is TrialState.FAIL
 
 
 def _tried(trial: FrozenTrial) -> Tried:

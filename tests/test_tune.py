@@ -1,0 +1,143 @@
+"""Tuning: the same search for every method, resumed, and honest about the edge of its grid."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from igfl.cli.main import run
+from igfl.runs.config import load
+from igfl.runs.tune import Search, Stopped, Tried, with_values
+
+QUICK = ["rounds=4", "evaluate=1", "train.batch=50", "engine.name=loop"]
+
+
+def tune(place: Path, *options: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert run(["tune", *QUICK, "--under", str(place), "--json", *options]) == 0
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_every_method_gets_the_whole_grid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rates = "train.lr=0.001,0.1,0.3"
+    options = ["--method", "fedavg", "--method", "igfl/time", "--over", rates, "--pruner", "none"]
+    found = tune(tmp_path, *options, capsys=capsys)
+    assert [tuned["method"] for tuned in found] == ["fedavg", "igfl/time"]
+    for tuned in found:
+        assert sorted(t["values"]["train.lr"] for t in tuned["tried"]) == [0.001, 0.1, 0.3]
+        scores = {t["values"]["train.lr"]: t["accuracy"] for t in tuned["tried"]}
+        assert tuned["best"]["accuracy"] == max(scores.values())
+        assert scores[0.001] < scores[0.3]
+        preset = load(Path(tuned["preset"]))
+        assert preset.train.lr == tuned["best"]["values"]["train.lr"]
+        assert preset.method.title == tuned["method"]
+        assert preset.engine.workers is None
+        assert tuned["edges"] == (["train.lr"] if preset.train.lr in (0.001, 0.3) else [])
+
+    assert tune(tmp_path, *options, capsys=capsys) == found  # nothing is left to try
+    assert run(["tune", *QUICK, "--under", str(tmp_path), *options]) == 0
+    told = capsys.readouterr()
+    assert "begin" not in told.err
+    assert "0.001" in told.out
+    assert ("on the edge of what was searched" in told.out) == any(tuned["edges"] for tuned in found)
+
+
+def test_a_preset_runs_to_the_accuracy_that_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tuned,) = tune(tmp_path, "method=fedavgm", "--over", "method.beta=0.5,0.9", capsys=capsys)
+    assert run(["run", tuned["preset"], "--under", str(tmp_path / "runs"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy_last10pct"] == tuned["best"]["accuracy"]
+
+
+def test_tpe_looks_between_the_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["method=fedavg", "--sampler", "tpe", "--trials", "4", "--over", "train.lr=0.01,0.5"]
+    (tuned,) = tune(tmp_path, *options, capsys=capsys)
+    rates = [t["values"]["train.lr"] for t in tuned["tried"]]
+    assert len(set(rates)) == 4
+    assert all(0.01 <= rate <= 0.5 for rate in rates)
+
+
+def test_what_diverges_is_told_with_its_round(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tuned,) = tune(tmp_path, "method=fedavg", "--over", "train.lr=0.1,1e30", capsys=capsys)
+    (fell,) = (t for t in tuned["tried"] if t["values"]["train.lr"] == 1e30)
+    assert fell["accuracy"] is None
+    assert fell["how"].startswith("diverged in round ")
+
+
+def search(place: Path, **options: Any) -> Search:
+    base = load(None, [*QUICK, "method=fedavg"])
+    return Search(bases={"fedavg": base}, space={"train.lr": [0.03, 0.1, 0.3]}, folder=place, pruner="none", **options)
+
+
+def test_a_stopped_search_goes_on_to_the_same_result(tmp_path: Path) -> None:
+    (whole,) = search(tmp_path / "whole").run()
+    ended: list[str] = []
+
+    def tell(text: str) -> None:
+        ended.extend([text] * text.startswith("end"))
+
+    with pytest.raises(Stopped):
+        search(tmp_path / "parts", stopping=lambda: len(ended) >= 1, tell=tell).run()
+    assert len(ended) < 3
+    (parts,) = search(tmp_path / "parts").run()
+
+    def by_rate(tried: Any) -> list[Tried]:
+        return sorted(tried, key=lambda t: t.values["train.lr"])
+
+    assert by_rate(parts.tried) == by_rate(whole.tried)
+    assert parts.best == whole.best
+
+
+def test_a_killed_searchs_trial_is_taken_up_again(tmp_path: Path) -> None:
+    """A trial that is on record as running belongs to a process that is gone."""
+    import optuna
+
+    first = search(tmp_path)
+    tmp_path.mkdir(exist_ok=True)
+    storage = f"sqlite:///{tmp_path / 'trials.sqlite'}"
+    name = first._study("fedavg", first.bases["fedavg"])
+    study = optuna.create_study(storage=storage, study_name=name, direction="maximize")
+    trial = study.ask()
+    trial.suggest_categorical("train.lr", [0.03, 0.1, 0.3])
+    (tuned,) = search(tmp_path).run()
+    assert sorted(t.values["train.lr"] for t in tuned.tried) == [0.03, 0.1, 0.3]
+
+
+def test_the_pruner_ends_what_lies_below_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["rounds=12", "method=fedavg", "--workers", "1", "--over", "train.lr=0.3,0.2,0.1,0.0001,0.0002,0.0003"]
+    (tuned,) = tune(tmp_path, *options, capsys=capsys)
+    pruned = [t for t in tuned["tried"] if "pruned after round" in t["how"]]
+    assert len(tuned["tried"]) == 6
+    assert pruned
+    assert tuned["best"]["values"]["train.lr"] >= 0.1
+
+
+def test_values_go_where_their_keys_say() -> None:
+    base = load(None, ["method=fedavg"])
+    assert with_values(base, {"method": "igfl/self", "train.lr": 0.5}).method.title == "igfl/self"
+    assert with_values(base, {"split.clients": 5}).split.clients == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--over", "train.lr"], "over='train.lr': say what is searched as key=value,value"),
+        (["--over", "train.epoch=1,2"], "train.epoch: unknown key, did you mean epochs?"),
+        (["--over", "train.lr=0.1,-1"], "train.lr=-1"),
+        (["--sampler", "random"], "sampler='random': unknown, choose one of grid, tpe"),
+        (["--pruner", "mean"], "pruner='mean': unknown, did you mean median?"),
+        (["--method", "fedavgg"], "did you mean fedavg"),
+        (["--workers", "0"], "workers=0: at least one"),
+    ],
+)
+def test_mistypings_are_one_line(
+    options: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tune", "--under", str(tmp_path / "t"), *options]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "t").exists()
