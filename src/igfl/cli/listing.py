@@ -20,6 +20,8 @@ class What(StrEnum):
     models = "models"
     datasets = "datasets"
     splits = "splits"
+    experiments = "experiments"
+    claims = "claims"
     runs = "runs"
 
 
@@ -28,7 +30,7 @@ def show(
     under: Annotated[Path, typer.Option(help="Where run folders are.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List presets, methods, models, data sets, splits or runs."""
+    """List presets, methods, models, data sets, splits, the paper's experiments and claims, or runs."""
     from igfl.names import unknown
 
     if what not in list(What):
@@ -42,6 +44,8 @@ def show(
 
 
 def _found(what: What, under: Path) -> dict[str, str]:
+    from igfl.paper.claims import CLAIMS
+    from igfl.paper.experiments import EXPERIMENTS
     from igfl.runs import catalogue
     from igfl.runs.presets import PRESETS
 
@@ -49,6 +53,10 @@ def _found(what: What, under: Path) -> dict[str, str]:
         return {name: about for name, (about, _) in PRESETS.items()}
     if what is What.runs:
         return {str(path.parent): _standing(path.parent) for path in sorted(under.glob("*/config.yaml"))}
+    if what is What.experiments:
+        return {name: table.title for name, table in EXPERIMENTS.items()}
+    if what is What.claims:
+        return {claim.name: claim.sentence for claim in CLAIMS}
     known = {
         What.methods: catalogue.METHODS, What.models: catalogue.MODELS, What.datasets: catalogue.DATASETS,
         What.splits: catalogue.RULES,

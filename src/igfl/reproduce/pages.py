@@ -1,4 +1,4 @@
-"""What a reproduction leaves beside its records: every table in four forms, and the verdicts."""
+"""What a reproduction leaves beside its records: every table in three forms, the figures, and the verdicts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from igfl.paper.claims import CLAIMS
+from igfl.paper.experiments import FIGURES
 from igfl.paper.scales import Scale
 from igfl.reproduce.layout import Layout, as_csv, as_latex, as_markdown, laid_out, verdicts_as_markdown
+from igfl.reproduce.show import draw
 from igfl.reproduce.verdicts import Look, Verdict, verdict_of
 
 
@@ -21,7 +23,7 @@ class Published:
 
 
 def publish(names: Sequence[str], size: Scale, look: Look, folder: Path) -> Published:
-    """Lay out these tables, judge all claims, and write both below the folder."""
+    """Lay out these tables, draw the figures among them, judge all claims, and write everything below the folder."""
     layouts = [laid_out(name, size, look) for name in names]
     verdicts = [verdict_of(claim, size, look) for claim in CLAIMS]
     place = folder / size.name
@@ -29,5 +31,7 @@ def publish(names: Sequence[str], size: Scale, look: Look, folder: Path) -> Publ
     for layout in layouts:
         for ending, write in (("md", as_markdown), ("csv", as_csv), ("tex", as_latex)):
             (place / f"{layout.name}.{ending}").write_text(write(layout))
+        if layout.name in FIGURES:
+            draw(layout.name, look, place / layout.name, layout.title)
     (place / "verdicts.md").write_text(verdicts_as_markdown(verdicts, size))
     return Published(layouts, verdicts)
