@@ -21,8 +21,9 @@ from igfl.engines import ENGINES
 from igfl.methods import METHODS
 from igfl.models import MODELS
 from igfl.runs import catalogue
-from igfl.runs.config import Config, as_yaml, checked, load
+from igfl.runs.config import Config, as_yaml
 from igfl.runs.presets import PRESETS
+from igfl.runs.reading import checked, load
 
 BAD = {
     "rounds": ["0", "-3", "many", "1.5", "[1]"],

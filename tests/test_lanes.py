@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from igfl.runs.config import Config, load
+from igfl.runs.config import Config
 from igfl.runs.folder import Folder
 from igfl.runs.lanes import Ended, Lanes, Order, Told
+from igfl.runs.reading import load
 
 QUICK = ("rounds=12", "train.batch=50", "checkpoint=3", "engine.name=loop", "evaluate=4")
 

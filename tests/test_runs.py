@@ -20,8 +20,8 @@ import igfl
 from igfl.cli.main import run
 from igfl.models import mlp
 from igfl.runs.build import build
-from igfl.runs.config import load
 from igfl.runs.folder import Folder
+from igfl.runs.reading import load
 from igfl.runs.run import Run, due, identity
 from igfl.runs.sinks import Sinks, TensorBoard
 from igfl.screening import Diverged

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from igfl.cli.main import run
-from igfl.runs.config import load
+from igfl.runs.reading import load
 from igfl.runs.tune import Search, Stopped, Tried, with_values
 
 QUICK = ["rounds=4", "evaluate=1", "train.batch=50", "engine.name=loop"]

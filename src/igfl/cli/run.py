@@ -64,8 +64,8 @@ def resume(
 def configured(arguments: list[str]) -> Config:
     """What a command line asks for: the defaults, a preset or a file, and keys changed."""
     from igfl.names import unknown
-    from igfl.runs.config import load
     from igfl.runs.presets import PRESETS
+    from igfl.runs.reading import load
 
     first = arguments[0] if arguments and "=" not in arguments[0] else None
     overrides = arguments[first is not None :]

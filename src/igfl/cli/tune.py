@@ -68,7 +68,8 @@ def tune(
 
 def _space(over: list[str]) -> Space:
     from igfl.paper.scales import GRID
-    from igfl.runs.config import ConfigError, parsed
+    from igfl.runs.config import ConfigError
+    from igfl.runs.reading import parsed
 
     space: dict[str, list[Any]] = {}
     for text in over:

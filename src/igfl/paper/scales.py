@@ -9,7 +9,8 @@ from typing import Any, Literal
 from igfl.names import unknown
 from igfl.paper.experiments import EXPERIMENTS, Cell, Setting
 from igfl.paper.stand_in import at_hand
-from igfl.runs.config import Config, checked
+from igfl.runs.config import Config
+from igfl.runs.reading import checked
 
 GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)  # the paper's rates, {1, 3} x 10^{-3, -2, -1}
 Name = Literal["full", "reduced", "smoke"]

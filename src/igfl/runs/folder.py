@@ -15,8 +15,9 @@ from typing import Any
 
 import yaml
 
-from igfl.runs.config import Config, ConfigError, as_yaml, load
+from igfl.runs.config import Config, ConfigError, as_yaml
 from igfl.runs.files import write_whole
+from igfl.runs.reading import load
 
 PACKAGES = ("igfl", "torch", "numpy", "ray", "safetensors")
 

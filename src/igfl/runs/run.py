@@ -16,13 +16,14 @@ import safetensors.torch
 from igfl.fairness import evaluate_clients
 from igfl.runs.behaviour import Behaviour
 from igfl.runs.build import Built
+from igfl.runs.checkpoints import Checkpoint
 from igfl.runs.config import Config, ConfigError
 from igfl.runs.digest import Chain, named
 from igfl.runs.files import write_whole
 from igfl.runs.folder import Folder, Metrics, environment
 from igfl.runs.rows import Row, of_clients, row_of
 from igfl.runs.sinks import Sinks
-from igfl.runs.store import Checkpoint, Store
+from igfl.runs.store import Store
 from igfl.screening import Diverged
 from igfl.training import Engine, rounds, start
 from igfl.types import Cohort, ServerState

@@ -14,15 +14,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
-import numpy as np
-import torch
-
+from igfl.runs.checkpoints import Checkpoint, Row, packed, read
 from igfl.runs.digest import Chain
-from igfl.runs.files import Broken, pack, unpack, unpack_sealed, write_whole
+from igfl.runs.files import Broken, pack, unpack, write_whole
 from igfl.runs.memories import Memories
-from igfl.types import Arrays, Memory, ServerState
+from igfl.types import Memory, ServerState
 
 KEPT = 2  # checkpoints
 _SCHEMA = """
@@ -30,21 +28,10 @@ CREATE TABLE IF NOT EXISTS memories (
     client INTEGER NOT NULL, round INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (client, round)
 )
 """
-Row: TypeAlias = tuple[int, bytes]  # the round of a client's row, and the SHA-256 of its data
 
 
 class StoreError(RuntimeError):
     """The run's state cannot be written, or nothing that was written can be read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """All there is to go on from."""
-
-    state: ServerState
-    chain: Chain
-    facts: Mapping[str, str]
-    skipped: tuple[str, ...] = ()  # newer checkpoints that could not be used, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +124,7 @@ class Store:
         skipped: list[str] = []
         for round in reversed(self._rounds()):
             try:
-                checkpoint, named = self._open(round)
+                checkpoint, named = read(self._path(round))
                 memories = self._open_memories(named)
             except Broken as why:
                 skipped.append(f"checkpoint of round {round}: {why}")
@@ -173,16 +160,7 @@ class Store:
         written = self._insert(order.changed, order.state.round)
         named.update(written)
         self._index.add(written)
-        clients = sorted(named)
-        arrays = {"params": order.state.params}
-        for kind, group in (("shared", order.state.shared), ("optimizer", order.state.optimizer)):
-            arrays |= {f"{kind}/{name}": array for name, array in group.items()}
-        arrays["memories/clients"] = torch.tensor(clients, dtype=torch.int64)
-        arrays["memories/rounds"] = torch.tensor([named[client][0] for client in clients], dtype=torch.int64)
-        hashes = np.frombuffer(b"".join(named[client][1] for client in clients), np.uint8).reshape(-1, 32)
-        arrays["memories/sha256"] = torch.from_numpy(hashes.copy())
-        facts = {**order.facts, "round": str(order.state.round), "digest": order.chain.head}
-        write_whole(self._path(order.state.round), pack(arrays, facts))
+        write_whole(self._path(order.state.round), packed(order.state, order.chain, order.facts, named))
         for round in self._rounds()[:-KEPT]:
             self._path(round).unlink()
         self._purge(order.state.round)
@@ -234,17 +212,6 @@ class Store:
             raise Broken(f"memory of client {client} from round {round} is {'missing' if found is None else 'corrupt'}")
         return Memory.unpacked(unpack(found[0]))
 
-    def _open(self, round: int) -> tuple[Checkpoint, dict[int, Row]]:
-        arrays, facts = unpack_sealed(self._path(round).read_bytes())
-        state = ServerState(
-            round=round, params=arrays["params"], shared=_group(arrays, "shared"),
-            optimizer=_group(arrays, "optimizer"),
-        )  # fmt: skip
-        clients, rounds = arrays["memories/clients"].tolist(), arrays["memories/rounds"].tolist()
-        hashes = arrays["memories/sha256"].numpy()
-        named = {client: (r, hashes[i].tobytes()) for i, (client, r) in enumerate(zip(clients, rounds, strict=True))}
-        return Checkpoint(state=state, chain=Chain(facts["digest"]), facts=facts), named
-
     def _open_memories(self, named: Mapping[int, Row]) -> dict[int, Memory]:
         """Every memory is read and checked; they are kept only where all are to be."""
         keep, found, broken = self.memories.limit is None, dict[int, Memory](), list[str]()
@@ -265,7 +232,7 @@ class Store:
         named = {(client, row[0]) for client, row in self._index.now().items()}
         for round in self._rounds():
             try:
-                named.update((client, row[0]) for client, row in self._open(round)[1].items())
+                named.update((client, row[0]) for client, row in read(self._path(round))[1].items())
             except Broken:
                 continue  # it is not used any more
         with self._busy:
@@ -289,7 +256,3 @@ def _opened(path: Path) -> sqlite3.Connection:
     database.execute("PRAGMA synchronous = FULL")
     database.execute(_SCHEMA)
     return database
-
-
-def _group(arrays: Arrays, kind: str) -> Arrays:
-    return {name.partition("/")[2]: array for name, array in arrays.items() if name.startswith(f"{kind}/")}

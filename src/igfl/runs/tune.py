@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 import yaml
 
-from igfl.runs.config import Config, as_yaml, checked, put
+from igfl.runs.config import Config, as_yaml
 from igfl.runs.folder import Folder
 from igfl.runs.lanes import Ended, Lanes, Order, Told
+from igfl.runs.reading import checked, put
 from igfl.runs.run import identity
 
 try:
