@@ -102,6 +102,19 @@ def test_a_killed_process_is_replaced(tmp_path: Path, undisturbed: str) -> None:
     assert digest(tmp_path / "a") == undisturbed
 
 
+def test_a_stop_outlives_the_process_it_was_said_to(tmp_path: Path) -> None:
+    with Lanes(1) as lanes:
+        lanes.begin(order(tmp_path / "a", "rounds=100000"))
+        next(lanes.events(60.0))
+        os.kill(lanes._lanes[0].process.pid, signal.SIGSTOP)
+        lanes.stop()
+        os.kill(lanes._lanes[0].process.pid, signal.SIGKILL)
+        (*_, event) = carried_out(lanes)
+    assert isinstance(event, Ended)
+    assert not event.finished
+    assert not event.failed
+
+
 def test_what_diverges_or_fails_is_told_and_the_lane_goes_on(tmp_path: Path) -> None:
     with Lanes(1) as lanes:
         lanes.begin(order(tmp_path / "a", "train.lr=1e30"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -324,6 +325,84 @@ def test_tables_come_in_four_forms(smoke: Path) -> None:
     assert "the numbers mean nothing" in " ".join(layout.above)
 
 
+def test_a_claim_is_not_decided_on_another_data_set(tmp_path: Path, real_data: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("IGFL_DATA_DIR", str(real_data))
+    claim = next(claim for claim in CLAIMS if claim.name == "emnist")
+
+    def look(place: Cell) -> Outcome:
+        return outcome(place, *((0.8, 0.81, 0.82) if place.row == "IGFL" else (0.5, 0.51, 0.5)))
+
+    verdict = verdict_of(claim, REDUCED, look)
+    assert (verdict.word, verdict.why) == ("not yet decided", "trained on handwritten62, which is another data set")
+
+
+def test_divergence_decides_only_against_three_seeds() -> None:
+    assert judged(BEATS, outcome(A, 0.62), outcome(B, diverged=7)) == "not yet decided"
+    assert judged(BEATS, outcome(A, diverged=7), outcome(B, 0.2)) == "not yet decided"
+
+
+def test_what_stands_in_is_printed(smoke: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--scale", "smoke", "--results", str(smoke / "results"), "--under", str(smoke / "runs"), "--show"]
+    assert run(["reproduce", "table3", *common]) == 0
+    assert "[digits in the place of EMNIST]" in " ".join(capsys.readouterr().out.split())
+
+
+def test_all_seeds_there_are_count_whatever_is_asked(smoke: Path, tmp_path: Path) -> None:
+    place = cell("table4", "B=100, E=1", "IGFL-C")
+    ledger = Ledger(smoke / "results" / "smoke.jsonl")
+    rate = looking(SMOKE, ledger)(place).rate
+    assert rate is not None
+    shutil.copy(smoke / "results" / "smoke.jsonl", tmp_path)
+    more = Ledger(tmp_path / "smoke.jsonl")
+    for seed in (1, 2):
+        more.add(Record(trial=trial_of(config_of(place, SMOKE, rate, seed)), rounds=4, accuracy=0.5))
+    assert len(looking(SMOKE, more)(place).accuracies) == 3
+    assert run(["reproduce", "table4", "--scale", "smoke", "--results", str(tmp_path), "--show", "--seeds", "5"]) == 0
+    rows = list(csv.reader((tmp_path / "smoke" / "table4.csv").read_text().splitlines()))
+    assert rows[2][1].endswith("(3)")
+    assert "·" not in rows[1][1]
+
+
+def test_a_population_without_attention_is_trained_again(tmp_path: Path) -> None:
+    """figure2's first population is table5's run, which keeps no attention."""
+    place = cell("figure2", "random", "IGFL-S self")
+    ledger = Ledger(tmp_path / "l.jsonl")
+    config = config_of(place, SMOKE, SMOKE.rates[1], 0)
+    ledger.add(Record(trial=trial_of(config), rounds=4, accuracy=0.5))
+    assert len(outcome_of(place, SMOKE, ledger).missing) == 2
+
+
+def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
+    ledger_with(tmp_path, REDUCED, tuned(0.2, 0.3))
+    (path,) = tmp_path.iterdir()
+    whole = path.read_text()
+    path.write_text(whole + whole.splitlines()[0][:40])
+    assert Ledger(path).find(config_of(HERE, REDUCED, 0.03, 0, TUNING)) is not None
+    assert path.read_text() == whole
+
+
+def test_figures_are_drawn_alike_every_time(smoke: Path, tmp_path: Path) -> None:
+    assert (
+        run(
+            [
+                "report",
+                "figure1",
+                "--scale",
+                "smoke",
+                "--results",
+                str(smoke / "results"),
+                "--draw",
+                str(tmp_path / "f"),
+            ]
+        )
+        == 0
+    )  # noqa: E501
+    for kind in ("svg", "png", "pdf"):
+        drawn = (smoke / "results" / "smoke" / f"figure1.{kind}").read_bytes()
+        assert drawn == (tmp_path / f"f.{kind}").read_bytes()
+
+
 def test_a_budget_stops_and_the_same_command_goes_on(tmp_path: Path, smoke: Path) -> None:
     common = [
         "reproduce",
@@ -341,6 +420,7 @@ def test_a_budget_stops_and_the_same_command_goes_on(tmp_path: Path, smoke: Path
     while run([*common, "--budget", "4s"]) == 1:
         stops += 1
         assert stops < 40
+    assert stops
     whole, parts = (Ledger(place / "smoke.jsonl") for place in (smoke / "results", tmp_path / "r"))
     for each in EXPERIMENTS["figure1"].cells():
         one, two = (looking(SMOKE, ledger)(each) for ledger in (whole, parts))
@@ -355,6 +435,9 @@ def test_a_budget_stops_and_the_same_command_goes_on(tmp_path: Path, smoke: Path
         (["table1", "--budget", "long"], "budget='long': say how long as 90m"),
         (["table1", "--column", "E=2"], "column='E=2': unknown, did you mean E="),
         (["table1", "--row", "FedProx"], "row='FedProx': unknown, did you mean FedAvg"),
+        (["table1", "figure2", "--row", "IGFL", "--column", "random"], "no cell has both"),
+        (["table1", "--workers", "0"], "workers=0: at least one"),
+        (["table1", "--seeds", "-1"], "seeds=-1: at least one"),
     ],
 )
 def test_mistypings_are_one_line(command: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -225,6 +225,23 @@ def test_one_run_with_nothing_but_rows_is_a_page_too(browser: Any, tmp_path: Pat
     window.close()
 
 
+def test_many_clients_and_classes_are_shown(browser: Any, tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    partition = {
+        "sha256": "0" * 64, "rule": "dirichlet", "parameters": {}, "sizes": [60] * 3000,
+        "counts": draws.integers(0, 9, (3000, 60)).tolist(),
+    }  # fmt: skip
+    out = tmp_path / "many.html"
+    out.write_text(page("many", {"runs": [], "groups": [], "partitions": {"0": partition}}))
+    window, complaints = browser.new_page(), []
+    window.on("pageerror", lambda error: complaints.append(str(error)))
+    window.goto(out.as_uri())
+    window.wait_for_selector("body[data-ready=yes]")
+    assert "3000 clients" in window.locator("#partition-facts").inner_text()
+    assert not complaints
+    window.close()
+
+
 @pytest.mark.slow
 def test_fifty_runs_of_ten_thousand_rounds_open_at_once(browser: Any, runs: list[Path], tmp_path: Path) -> None:
     draws = np.random.default_rng(0)

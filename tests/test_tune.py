@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +109,86 @@ def test_a_killed_searchs_trial_is_taken_up_again(tmp_path: Path) -> None:
     assert sorted(t.values["train.lr"] for t in tuned.tried) == [0.03, 0.1, 0.3]
 
 
+def test_a_trial_that_was_killed_before_it_chose_costs_no_point(tmp_path: Path) -> None:
+    import optuna
+
+    first = search(tmp_path)
+    storage = f"sqlite:///{tmp_path / 'trials.sqlite'}"
+    name = first._study("fedavg", first.bases["fedavg"])
+    optuna.create_study(storage=storage, study_name=name, direction="maximize").ask()
+    (tuned,) = search(tmp_path).run()
+    assert sorted(t.values["train.lr"] for t in tuned.tried) == [0.03, 0.1, 0.3]
+
+
+def test_control_c_is_one_line_and_exit_1(tmp_path: Path) -> None:
+    command = [
+        str(Path(sys.executable).with_name("igfl")),
+        "tune",
+        "rounds=100000",
+        "evaluate=1000",
+        "engine.name=loop",
+    ]
+    options = ["--over", "train.lr=0.1,0.3", "--under", str(tmp_path)]
+    process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert process.stderr is not None
+    while "begin" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert told.splitlines()[-1] == f"igfl: stopped; the same command goes on from {tmp_path}"
+    assert "Traceback" not in told
+
+
+def test_another_precision_is_another_search(tmp_path: Path) -> None:
+    halves = search(tmp_path)
+    halves.bases = {"fedavg": with_values(halves.bases["fedavg"], {"engine.precision": "bf16"})}
+    more = search(tmp_path)
+    more.bases = {"fedavg": with_values(more.bases["fedavg"], {"engine.workers": 2, "engine.memory": "disk"})}
+    names = [each._study("fedavg", each.bases["fedavg"]) for each in (search(tmp_path), halves, more)]
+    assert names[0] != names[1]
+    assert names[0] == names[2]
+
+
+def test_tpe_takes_whole_numbers_words_and_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    over = ["--over", "train.epochs=1,4", "--over", "train.batch=null,20", "--over", "train.lr=0.1,1"]
+    options = ["method=fedavg", "--sampler", "tpe", "--trials", "4", "--workers", "2", *over]
+    (one,) = tune(tmp_path, *options, capsys=capsys)
+    assert {t["values"]["train.epochs"] for t in one["tried"]} <= {1, 2, 3, 4}
+    assert {t["values"]["train.batch"] for t in one["tried"]} <= {None, 20}
+    assert any(t["values"]["train.lr"] not in (0.1, 1) for t in one["tried"])
+    options[options.index("4")] = "7"
+    (more,) = tune(tmp_path, *options, capsys=capsys)
+    assert more["tried"][:4] == one["tried"]
+    assert len({t["values"]["train.lr"] for t in more["tried"]}) == 7  # nothing is drawn twice
+    assert run(["tune", *QUICK, "--under", str(tmp_path), *options]) == 0
+    assert "None" in capsys.readouterr().out
+
+
+def test_equal_trials_do_not_meet_in_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "method=fedavg",
+        "--sampler",
+        "tpe",
+        "--trials",
+        "4",
+        "--workers",
+        "2",
+        "--over",
+        "model.name=mlp,logistic",
+    ]
+    (tuned,) = tune(tmp_path, *options, capsys=capsys)
+    assert len(tuned["tried"]) == 4
+
+
+def test_a_trial_that_fails_does_not_end_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["method=fedavg", "--over", "data.rows=100000,500", "--pruner", "none"]
+    assert run(["tune", *QUICK, "--under", str(tmp_path), *options]) == 1
+    told = capsys.readouterr()
+    assert "igfl: a trial failed: fedavg: data.rows=100000" in told.err
+    assert "data.rows=500" in told.out
+
+
 def test_the_pruner_ends_what_lies_below_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["rounds=12", "method=fedavg", "--workers", "1", "--over", "train.lr=0.3,0.2,0.1,0.0001,0.0002,0.0003"]
     (tuned,) = tune(tmp_path, *options, capsys=capsys)
@@ -131,6 +214,7 @@ def test_values_go_where_their_keys_say() -> None:
         (["--pruner", "mean"], "pruner='mean': unknown, did you mean median?"),
         (["--method", "fedavgg"], "did you mean fedavg"),
         (["--workers", "0"], "workers=0: at least one"),
+        (["--over", "targets=[0.1],[0.2]"], "values are numbers, words or null"),
     ],
 )
 def test_mistypings_are_one_line(

@@ -15,6 +15,7 @@ from igfl.exact import ALIGNMENT, aligned_rows
 from igfl.task import ModuleTask
 from igfl.types import Batch, Task, Vec
 
+MAPPED = 64  # models mapped at once, at the most: an accelerator's memory ends somewhere
 CHUNK_BYTES = 2**22  # of models trained at once on a processor: what its caches hold
 
 
@@ -174,7 +175,7 @@ class Mapped:
 
     def __init__(self, task: ModuleTask, example: Batch) -> None:
         self._task = task
-        self.block = at_once(task.initial())
+        self.block = min(at_once(task.initial()), MAPPED)
         try:
             self._check(example)
         except (RuntimeError, NotImplementedError) as error:

@@ -38,14 +38,14 @@ def report(
 def _of_tables(names: list[str], scale: str, results: Path, out: Path, draw: Path | None) -> list[Path]:
     from igfl.paper.scales import scale as scale_of
     from igfl.report.page import page
-    from igfl.reproduce.pages import publish
+    from igfl.reproduce.pages import judged
     from igfl.reproduce.records import Ledger
     from igfl.reproduce.search import looking
     from igfl.reproduce.show import draw as draw_experiment, page_content
 
     size = scale_of(scale)
     look = looking(size, Ledger(results / f"{scale}.jsonl"))
-    found = publish(names, size, look, results)
+    found = judged(names, size, look)
     if draw is not None:
         return [
             path

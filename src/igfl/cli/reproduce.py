@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from igfl.paper.experiments import Cell
-    from igfl.reproduce.campaign import Campaign
+    from igfl.paper.scales import Scale
     from igfl.reproduce.layout import Layout
+    from igfl.reproduce.records import Ledger
     from igfl.reproduce.verdicts import Verdict
 
 RESULTS, UNDER = Path("reproduction"), Path("runs/reproduce")
@@ -42,65 +45,81 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments, lay our numbers out beside the paper's, and judge its claims."""
     cells = _cells(what, column, row)
+    for kind, number in (("workers", workers), ("seeds", seeds)):
+        if number is not None and number < 1:
+            raise ValueError(f"{kind}={number}: at least one")
     until = None if budget is None else monotonic() + _seconds(budget)
-    from igfl.cli.run import interruptible
-    from igfl.exact import cores
     from igfl.paper.scales import scale as scale_of
-    from igfl.reproduce.campaign import Campaign
-    from igfl.reproduce.pages import publish
+    from igfl.reproduce.pages import judged, write
     from igfl.reproduce.records import Ledger
     from igfl.reproduce.search import looking
 
     size = scale_of(scale)
     size = size if seeds is None else replace(size, seeds=seeds)
     ledger = Ledger(results / f"{scale}.jsonl")
-    complete, campaign = True, None
-    if not show:
-        with interruptible() as asked:
-            campaign = Campaign(
-                cells=cells, size=size, ledger=ledger, work=under / scale, workers=workers or cores(), deadline=until,
-                stopping=lambda: bool(asked), tell=lambda text: print(text, file=sys.stderr, flush=True),
-            )  # fmt: skip
-            complete = campaign.run()
-    found = publish(sorted({cell.table for cell in cells}), size, looking(size, ledger), results)
+    complaints = [] if show else _run(cells, size, ledger, under / scale, workers, until)
+    look = looking(size, ledger)
+    found = judged(sorted({cell.table for cell in cells}), size, look)
+    write(found, size, look, results)
     if as_json:
         verdicts = [{"claim": v.claim.sentence, "verdict": v.word, "why": v.why} for v in found.verdicts]
         typer.echo(json.dumps({"tables": [asdict(layout) for layout in found.layouts], "verdicts": verdicts}))
     else:
         _print(found.layouts, found.verdicts)
-    if campaign is not None and not complete:
-        _incomplete(campaign)
+    for complaint in complaints:
+        _tell(complaint)
+    if complaints:
+        raise typer.Exit(1)
 
 
-def _incomplete(campaign: Campaign) -> None:
-    for why in campaign.failures.values():
-        print(f"igfl: a run failed: {why}", file=sys.stderr)
+def _run(
+    cells: list[Cell], size: Scale, ledger: Ledger, work: Path, workers: int | None, until: float | None
+) -> list[str]:
+    """Run what is missing; what is to be said where not all of it was."""
+    from igfl.cli.run import interruptible
+    from igfl.exact import cores
+    from igfl.reproduce.campaign import Campaign
+
+    with interruptible() as asked:
+        campaign = Campaign(
+            cells=cells, size=size, ledger=ledger, work=work, workers=workers or cores(), deadline=until,
+            stopping=lambda: bool(asked), tell=_tell,
+        )  # fmt: skip
+        campaign.run()
     left = len(campaign.missing())
-    if left:
-        print(f"stopped with runs left ({left} could be begun now); the same command goes on", file=sys.stderr)
-    raise typer.Exit(1)
+    more = [f"stopped with runs left ({left} could be begun now); the same command goes on"] if left else []
+    return [*(f"a run failed: {why}" for why in campaign.failures.values()), *more]
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _print(layouts: Sequence[Layout], verdicts: Sequence[Verdict]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text  # what stands in square brackets is no markup of ours
 
     console = Console()
     for layout in layouts:
         for line in layout.above:
-            console.print(f"[dim]{line}[/dim]", highlight=False)
-        table = Table(title=layout.title, title_justify="left", caption="\n".join(layout.below), caption_justify="left")
-        for name in layout.header:
-            table.add_column(name)
-        for words in layout.rows:
-            table.add_row(*words)
+            console.print(Text(line, style="dim"))
+        table = Table(title=Text(layout.title), title_justify="left")
+        table.caption, table.caption_justify = Text("\n".join(layout.below)), "left"
+        _fill(table, layout.header, layout.rows)
         console.print(table)
     table = Table(title="Claims", title_justify="left")
-    for name in ("claim", "verdict", "why"):
-        table.add_column(name)
-    for verdict in verdicts:
-        table.add_row(verdict.claim.sentence, verdict.word, verdict.why)
+    _fill(table, ("claim", "verdict", "why"), [(v.claim.sentence, v.word, v.why) for v in verdicts])
     console.print(table)
+
+
+def _fill(table: Table, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.text import Text
+
+    for name in header:
+        table.add_column(Text(name))
+    for words in rows:
+        table.add_row(*map(Text, words))
 
 
 def _cells(what: list[str], columns: list[str] | None, rows: list[str] | None) -> list[Cell]:
@@ -116,7 +135,10 @@ def _cells(what: list[str], columns: list[str] | None, rows: list[str] | None) -
         for name in chosen or []:
             if name not in (known := list(dict.fromkeys(getattr(cell, kind) for cell in cells))):
                 raise unknown(kind, name, known)
-    return [c for c in cells if (not columns or c.column in columns) and (not rows or c.row in rows)]
+    found = [c for c in cells if (not columns or c.column in columns) and (not rows or c.row in rows)]
+    if not found:
+        raise ValueError(f"row={rows}, column={columns}: no cell has both")
+    return found
 
 
 def _seconds(text: str) -> float:

@@ -60,10 +60,14 @@ def tune(
             tell=lambda text: print(text, file=sys.stderr, flush=True),
         )  # fmt: skip
         found = search.run()
+    for failure in search.failures:
+        print(f"igfl: a trial failed: {failure}", file=sys.stderr)
     if as_json:
         typer.echo(json.dumps([asdict(tuned) for tuned in found], default=str))
     else:
         typer.echo("\n\n".join(_told(tuned, space) for tuned in found))
+    if search.failures:
+        raise typer.Exit(1)
 
 
 def _space(over: list[str]) -> Space:
@@ -76,7 +80,10 @@ def _space(over: list[str]) -> Space:
         key, equals, values = text.partition("=")
         if not equals or not key or not values:
             raise ConfigError(f"over={text!r}: say what is searched as key=value,value, as in train.lr=0.01,0.1")
-        space[key] = [parsed(key, value) for value in values.split(",")]
+        chosen = list(dict.fromkeys(parsed(key, value) for value in values.split(",")))
+        if any(isinstance(value, list | dict) for value in chosen):
+            raise ConfigError(f"over={text!r}: values are numbers, words or null")
+        space[key] = chosen
     return space or {"train.lr": list(GRID)}
 
 
@@ -97,7 +104,7 @@ def _told(tuned: Tuned, space: Space) -> str:
 
 
 def _strip(tuned: Tuned, key: str) -> list[str]:
-    values = sorted({t.values[key] for t in tuned.tried}, key=lambda v: (isinstance(v, str), v))
+    values = sorted({t.values[key] for t in tuned.tried}, key=lambda v: (v is None, isinstance(v, str), v or 0))
     best: list[tuple[Any, float | None, str]] = []
     for value in values:
         there = [t for t in tuned.tried if t.values[key] == value]

@@ -99,7 +99,7 @@ class Vectorised:
         return _Share({"loss": losses, "norm": norms}, notes, list(self._memories(visits, weights, local)))
 
     def _descend(self, visits: Visits, corrections: Corrections, weights: Tensor, width: int | None) -> Tensor:
-        """The local steps, as in `visits.descend`; returns the sums of losses."""
+        """The local steps, as in `visits.move`; returns the sums of losses."""
         lr, params, scale, pull = visits.broadcast.lr, visits.broadcast.params, corrections.scale, corrections.pull
         keep = 1 - lr * (scale * self.job.plan.weight_decay + pull)
         pulls, keeps = isinstance(pull, Tensor) or pull != 0, isinstance(keep, Tensor) or keep != 1

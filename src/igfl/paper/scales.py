@@ -58,10 +58,10 @@ SCALES: Mapping[str, Scale] = {
         told={
             "rounds": "CIFAR-10 cross-silo 24 (E=1) and 8 (E=5) in place of 5,000 and 3,000, cross-device 360 and 80 "
                       "in place of 10,000 and 4,000; EMNIST 200 in place of 1,500; figure 2: 20",
-            "network": "CIFAR-10: lenet_tut (797,962 parameters) on 32x32 with padded crops and flips, in bf16; "
-                       "EMNIST: the paper's",
+            "network": "CIFAR-10: lenet_tut (797,962 parameters) on 32x32 with padded crops and flips; EMNIST: the "
+                       "paper's; both in bf16",
             "rates": "0.01, 0.03, 0.1, chosen after a quarter of the rounds",
-            "seeds": "one",
+            "seeds": "one, where no number of them stands beside a figure",
             "data": "figure 2: 5,000 of the 50,000 training rows; EMNIST, where its files are not at hand: "
                     "handwritten62, which is another data set of 62 classes",
         },

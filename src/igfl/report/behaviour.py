@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from math import floor, log10
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from igfl.data.partitions.passport import Floats
 from igfl.report.matching import attention_of, matching, share_labels
 from igfl.streams import Ints
 
+JUDGED = 400  # snapshots that figures rest on, evenly spaced
 PAIRS = 3000  # dots of a scatter
 SHOWN = 120  # clients of a matrix; more would not be seen
 
@@ -57,16 +59,17 @@ def snapshots(folder: Path, most: int | None = None) -> list[Snapshot]:
 
 def behaviour_of(folder: Path, partition: Mapping[str, Any] | None, numbers: int) -> dict[str, Any] | None:
     """What a page shows of a run's snapshots, in about so many numbers; None where there are none."""
-    first = snapshots(folder, 1)
-    if not first:
+    seen = snapshots(folder, JUDGED)
+    if not seen:
         return None
-    n = len(first[0].clients)
-    seen = snapshots(folder, max(2, numbers // (n * n + 2 * n)))
+    n = len(seen[0].clients)
+    shown = np.unique(np.linspace(0, len(seen) - 1, max(2, numbers // (n * n + 2 * n))).round().astype(int))
     everybody = np.unique(np.concatenate([s.clients for s in seen]))[:SHOWN]
     cosines = averaged(seen, everybody, lambda s: s.cosines)
     order, clusters = found_clusters(cosines)
     found = {
-        "clients": everybody.tolist(), "order": order, "clusters": clusters, "snapshots": [_shown(s) for s in seen],
+        "clients": everybody.tolist(), "order": order, "clusters": clusters,
+        "snapshots": [_shown(seen[i], everybody) for i in shown],
     }  # fmt: skip
     if partition is None or partition["counts"] is None:
         return found
@@ -75,13 +78,19 @@ def behaviour_of(folder: Path, partition: Mapping[str, Any] | None, numbers: int
     return found | against_labels(cosines, attention, counts)
 
 
-def _shown(snapshot: Snapshot) -> dict[str, Any]:
-    n = len(snapshot.clients)
+def _shown(snapshot: Snapshot, clients: Ints) -> dict[str, Any]:
+    here = np.flatnonzero(np.isin(snapshot.clients, clients))
+    dots = snapshot.similarity[np.ix_(here, here)]
     return {
-        "round": snapshot.round, "clients": snapshot.clients.tolist(),
-        "weights": [float(f"{w:.3g}") for w in snapshot.weights],
-        "dots": [float(f"{v:.4g}") for v in snapshot.similarity[np.triu_indices(n)]],
+        "round": snapshot.round, "clients": snapshot.clients[here].tolist(),
+        "weights": [float(f"{w:.3g}") for w in snapshot.weights[here]],
+        "dots": [_rounded(float(v)) for v in dots[np.triu_indices(len(here))]],
     }  # fmt: skip
+
+
+def _rounded(value: float) -> float:
+    """Four digits, and in any case three behind the point: a softmax sees differences, however large the numbers."""
+    return value if value == 0 or not np.isfinite(value) else round(value, max(3, 3 - floor(log10(abs(value)))))
 
 
 def averaged(seen: list[Snapshot], clients: Ints, what: Callable[[Snapshot], Floats]) -> Floats:
@@ -107,10 +116,13 @@ def mean_attention(folder: Path) -> Floats:
 
 def found_clusters(cosines: Floats) -> tuple[list[int], list[int]]:
     """An order in which like stands beside like, and each client's cluster: average linkage, cut at its largest gap."""
-    from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
-    from scipy.spatial.distance import squareform
+    try:
+        from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
+        from scipy.spatial.distance import squareform
+    except ImportError as error:
+        raise ImportError("clusters need SciPy, which is not installed: pip install 'igfl[plots]'") from error
 
-    if len(cosines) < 3:
+    if len(cosines) < 3 or not bool(np.isfinite(cosines).any()):
         return list(range(len(cosines))), [1] * len(cosines)
     distances = 1 - np.where(np.isnan(cosines), np.nanmean(cosines), cosines)
     np.fill_diagonal(distances, 0)

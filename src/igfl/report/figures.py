@@ -8,6 +8,7 @@ from textwrap import fill
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -37,8 +38,8 @@ def draw_curves(
     figure = Figure(figsize=(6.0, 3.8), layout="constrained")
     axes = figure.subplots()
     for i, (name, curves) in enumerate(groups.items()):
-        xs = np.asarray(max(curves, key=lambda curve: len(curve[0]))[0], float)
-        ys = np.array([np.interp(xs, np.asarray(x), np.asarray(y), right=np.nan) for x, y in curves])
+        xs = np.asarray(max(curves, key=lambda curve: (curve[0][-1], len(curve[0])))[0], float)
+        ys = np.array([np.interp(xs, np.asarray(x), np.asarray(y), left=np.nan, right=np.nan) for x, y in curves])
         colour, mean = COLOURS[i % len(COLOURS)], np.nanmean(ys, 0)
         axes.plot(
             xs, mean, label=name, color=colour, linestyle=DASHES[i % len(DASHES)], linewidth=1.7,
@@ -78,6 +79,7 @@ def saved(figure: Figure, path: Path) -> list[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     paths = [path.with_name(f"{path.name}.{kind}") for kind in KINDS]
     dated: Mapping[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
-    for kind, target in zip(KINDS, paths, strict=True):
-        figure.savefig(target, dpi=160, metadata=dated[kind])
+    with rc_context({"svg.hashsalt": "igfl"}):
+        for kind, target in zip(KINDS, paths, strict=True):
+            figure.savefig(target, dpi=160, metadata=dated[kind])
     return paths

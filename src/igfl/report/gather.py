@@ -11,6 +11,7 @@ import numpy as np
 from igfl.report.behaviour import behaviour_of
 from igfl.runs.config import Config
 from igfl.runs.folder import Folder
+from igfl.runs.run import identity
 
 POINTS = 400  # of a curve
 SERIES = (
@@ -47,7 +48,7 @@ def _run(folder: Folder, config: Config, partition: Mapping[str, Any] | None) ->
         "config": dotted(config.model_dump(mode="json")), "environment": dotted(folder.read("environment.json") or {}),
         "partition": None if partition is None else partition["sha256"],
         "steps": None if partition is None else config.train.mean_steps(partition["sizes"]),
-        "series": series_of(rows),
+        "series": series_of(rows), "kin": _but_for_its_seed(config),
     }  # fmt: skip
 
 
@@ -81,6 +82,12 @@ def _partition(folder: Folder) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
+def _but_for_its_seed(config: Config) -> str:
+    """Equal where runs differ in seed alone, and in what decides no bit."""
+    split = config.split.model_copy(update={"seed": None})
+    return identity(config.model_copy(update={"seed": 0, "split": split}), config.engine.name)
+
+
 def label(config: Config) -> str:
     """A run's method and rate."""
     options = [f"{key}={value}" for key, value in config.method.options.items() if key != "attention"]
@@ -90,9 +97,8 @@ def label(config: Config) -> str:
 def grouped(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Runs that differ in seed alone belong together; the label says in what groups of one method differ."""
     found: dict[str, dict[str, Any]] = {}
-    watching = ("seed", "name", "engine.workers", "engine.name", "evaluate", "checkpoint", "behaviour", "split.seed")
     for i, run in enumerate(runs):
-        key = repr(sorted((k, v) for k, v in run["config"].items() if k not in watching))
+        key = run["kin"]
         found.setdefault(key, {"label": run["label"], "runs": []})["runs"].append(i)
     groups = list(found.values())
     for group in groups:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from time import monotonic
 
 import numpy as np
 
+from igfl.data.sets import load
 from igfl.paper.experiments import EXPERIMENTS, Cell, by_weight
 from igfl.paper.scales import Scale
 from igfl.report.behaviour import mean_attention
@@ -34,8 +36,8 @@ class Campaign:
     deadline: float | None = None  # of monotonic(): no run is begun, and those under way stop, after it
     stopping: Callable[[], bool] = lambda: False
     tell: Tell = lambda _: None
-    watch: Callable[[Order, Told | Ended], None] = lambda _order, _event: None
     failures: dict[str, str] = field(default_factory=dict)  # run -> why
+    _waiting: dict[str, Config] | None = None  # as it was when it was last looked up
 
     def missing(self) -> dict[str, Config]:
         """The runs that can be begun now, most telling first; cells that are alike share theirs."""
@@ -48,6 +50,8 @@ class Campaign:
     def run(self) -> bool:
         """Whether all cells are there at the end."""
         orders: dict[str, Order] = {}
+        for data in {json.dumps(c.data.model_dump(), sort_keys=True): c.data for c in self.missing().values()}.values():
+            load(data.name, **data.options)  # refused before any work, where it is not there
         with Lanes(self.workers) as lanes:
             while True:
                 if not self._over():
@@ -65,7 +69,11 @@ class Campaign:
 
     def _begin(self, lanes: Lanes, orders: dict[str, Order]) -> None:
         """Fill the lanes; where there are fewer runs than lanes, each trains on more than one core."""
-        waiting = {trial: config for trial, config in self.missing().items() if trial not in lanes.busy}
+        if lanes.free <= 0:
+            return
+        if self._waiting is None:
+            self._waiting = self.missing()
+        waiting = {trial: config for trial, config in self._waiting.items() if trial not in lanes.busy}
         share = max(1, lanes.count // max(1, len(waiting) + len(lanes.busy)))
         for trial, config in list(waiting.items())[: lanes.free]:
             engine = config.engine.model_copy(update={"name": "processes", "workers": share}) if share > 1 else None
@@ -78,9 +86,9 @@ class Campaign:
             lanes.begin(order)
 
     def _heard(self, order: Order, event: Told | Ended) -> None:
-        self.watch(order, event)
         if isinstance(event, Told):
             return
+        self._waiting = None
         if event.failed:
             self.failures[event.key] = event.failed
             self.tell(f"FAILED  {described(order.config)}: {event.failed}")

@@ -59,9 +59,9 @@ def _told(outcome: Outcome) -> str:
     """Per cent, the deviation over seeds behind it."""
     if outcome.diverged is not None:
         return f"{FELL} ({outcome.diverged})"
-    if not outcome.finished or outcome.mean is None:
+    if outcome.mean is None:
         return OPEN
-    spread = "" if outcome.spread is None else f" ± {100 * outcome.spread:.2f}"
+    spread = "" if outcome.spread is None else f" ± {100 * outcome.spread:.2f} ({len(outcome.accuracies)})"
     return f"{100 * outcome.mean:.2f}{spread}"
 
 
@@ -80,8 +80,8 @@ def _of_matching(table: Table, size: Scale, look: Look) -> Layout:
             f">= {100 * MATCHING:.0f}",
         ])  # fmt: skip
     header = ["population", "drawn", "matching rate %", "from, to", "scores of exactly 0 %", "paper"]
-    rounds = size.figure2["rounds"]
-    below = [f"IGFL-S with self-attention, all clients in every round, attention averaged over {rounds} rounds."]
+    rounds, rate = size.figure2["rounds"], look(table.cells()[0]).rate
+    below = [f"IGFL-S, self-attention, all clients in every round, rate {rate:g}; averaged over {rounds} rounds."]
     return Layout(
         name=table.name, title=_title(table, size), above=_scaled(size), header=header, rows=rows, below=below
     )
@@ -104,11 +104,11 @@ def _scaled(size: Scale) -> list[str]:
 
 
 def _footnotes(table: Table, look: Look, known: bool) -> list[str]:
-    notes = ["Mean test accuracy over the last tenth of the rounds, per cent; ± the deviation over seeds."]
+    notes = ["Mean test accuracy over the last tenth of the rounds, per cent; ± the deviation over (so many) seeds."]
     outcomes = [look(cell) for cell in table.cells()]
     if any(outcome.diverged is not None for outcome in outcomes):
         notes.append(f"{FELL} (r): diverged at every rate, at last in round r.")
-    if any(not outcome.finished for outcome in outcomes):
+    if any(outcome.mean is None and outcome.diverged is None for outcome in outcomes):
         notes.append(f"{OPEN}: not run yet.")
     for column in table.columns:
         tuned = [o for o in outcomes if o.cell.column == column and o.rate is not None]
@@ -145,7 +145,7 @@ def as_latex(layout: Layout) -> str:
     def row(words: Sequence[str]) -> str:
         return " & ".join(_escaped(word) for word in words) + r" \\"
 
-    notes = r" \\ ".join(_escaped(line) for line in (*layout.above, *layout.below))
+    notes = r" \par ".join(_escaped(line) for line in (*layout.above, *layout.below))
     return "\n".join([
         r"\begin{table}", r"\centering", rf"\caption{{{_escaped(layout.title)}}}",
         rf"\begin{{tabular}}{{l{'r' * (len(layout.header) - 1)}}}", r"\toprule", row(layout.header), r"\midrule",

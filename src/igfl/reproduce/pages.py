@@ -22,16 +22,20 @@ class Published:
     verdicts: Sequence[Verdict]
 
 
-def publish(names: Sequence[str], size: Scale, look: Look, folder: Path) -> Published:
-    """Lay out these tables, draw the figures among them, judge all claims, and write everything below the folder."""
-    layouts = [laid_out(name, size, look) for name in names]
-    verdicts = [verdict_of(claim, size, look) for claim in CLAIMS]
+def judged(names: Sequence[str], size: Scale, look: Look) -> Published:
+    """These tables laid out, and all claims judged."""
+    return Published(
+        [laid_out(name, size, look) for name in names], [verdict_of(claim, size, look) for claim in CLAIMS]
+    )
+
+
+def write(found: Published, size: Scale, look: Look, folder: Path) -> None:
+    """All of it below the folder, the figures drawn."""
     place = folder / size.name
     place.mkdir(parents=True, exist_ok=True)
-    for layout in layouts:
-        for ending, write in (("md", as_markdown), ("csv", as_csv), ("tex", as_latex)):
-            (place / f"{layout.name}.{ending}").write_text(write(layout))
+    (place / "verdicts.md").write_text(verdicts_as_markdown(found.verdicts, size))
+    for layout in found.layouts:
+        for ending, written in (("md", as_markdown), ("csv", as_csv), ("tex", as_latex)):
+            (place / f"{layout.name}.{ending}").write_text(written(layout))
         if layout.name in FIGURES:
             draw(layout.name, look, place / layout.name, layout.title)
-    (place / "verdicts.md").write_text(verdicts_as_markdown(verdicts, size))
-    return Published(layouts, verdicts)

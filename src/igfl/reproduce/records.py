@@ -62,17 +62,21 @@ class Ledger:
         self._path = path
         self._records: dict[tuple[str, int], Record] = {}
         self._diverged: dict[str, Record] = {}
-        for number, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
+        text = path.read_text() if path.exists() else ""
+        for number, line in enumerate(text.splitlines(), 1):
             try:
                 self._take(Record(**json.loads(line)))
             except (ValueError, TypeError) as error:
+                if number == text.count("\n") + 1:  # torn while it was written
+                    path.write_text(text[: text.rfind("\n") + 1])
+                    break
                 raise ValueError(f"{path}, line {number}: no record of ours ({error}); take the line out") from error
 
     def find(self, config: Config) -> Record | None:
         """What is known of this run at its full length; of one that diverged before, that it did."""
         trial = trial_of(config)
         fell = self._diverged.get(trial)
-        if fell is not None and (fell.diverged or 0) <= config.rounds:
+        if fell is not None and (fell.diverged or 0) < config.rounds:
             return fell
         return self._records.get((trial, config.rounds))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
+from itertools import count
 from math import inf
 from statistics import mean, stdev
 
@@ -27,6 +28,7 @@ class Outcome:
 
     @property
     def finished(self) -> bool:
+        """Whether there is nothing left to run."""
         return not self.missing
 
     @property
@@ -71,20 +73,33 @@ def _finals(cell: Cell, size: Scale, ledger: Ledger, tuning: Mapping[float, Reco
     last = max((record.diverged or 0) for record in tuning.values())
     standing = [rate for rate, record in tuning.items() if record.diverged is None]
     for rate in sorted(standing, key=lambda rate: (-(tuning[rate].accuracy or -inf), rate)):
-        wanted = {seed: config_of(cell, size, rate, seed) for seed in range(size.seeds)}
-        records = {seed: record for seed, config in wanted.items() if (record := ledger.find(config)) is not None}
+        records, missing = _by_seed(ledger, size.seeds, partial(config_of, cell, size, rate))
         fell = [record.diverged for record in records.values() if record.diverged is not None]
         if fell:
             last = max(last, *fell)
             continue
-        missing = [config for seed, config in wanted.items() if seed not in records]
         return Outcome(cell=cell, tuning=tuning, rate=rate, records=records, missing=missing)
     return Outcome(cell=cell, tuning=tuning, diverged=last)
 
 
 def _of_populations(cell: Cell, size: Scale, ledger: Ledger) -> Outcome:
     """One run a population, at the rate in the middle of the grid: nothing is tuned."""
-    wanted = {seed: config_of(cell, size, size.rates[len(size.rates) // 2], seed) for seed in range(size.populations)}
-    records = {seed: record for seed, config in wanted.items() if (record := ledger.find(config)) is not None}
-    missing = [config for seed, config in wanted.items() if seed not in records]
-    return Outcome(cell=cell, records=records, missing=missing)
+    rate = size.rates[len(size.rates) // 2]
+    records, missing = _by_seed(ledger, size.populations, partial(config_of, cell, size, rate))
+    bare = {s: r for s, r in records.items() if r.attention is None and r.diverged is None}  # of another experiment
+    missing = [*(config_of(cell, size, rate, seed) for seed in bare), *missing]
+    return Outcome(cell=cell, rate=rate, records={s: r for s, r in records.items() if s not in bare}, missing=missing)
+
+
+def _by_seed(ledger: Ledger, least: int, config: Callable[[int], Config]) -> tuple[dict[int, Record], list[Config]]:
+    """The records of all seeds there are, and what is missing of the first so many."""
+    records, missing = dict[int, Record](), []
+    for seed in count():
+        record = ledger.find(config(seed))
+        if record is not None:
+            records[seed] = record
+        elif seed < least:
+            missing.append(config(seed))
+        else:
+            return records, missing
+    raise AssertionError

@@ -58,7 +58,10 @@ def _run(seed: int, record: Record, name: str) -> dict[str, Any]:
 
 def draw(name: str, look: Look, path: Path, title: str) -> list[Path]:
     """The figure of this experiment: curves of its cells, or matrices of attention."""
-    from igfl.report.figures import draw_curves, draw_matrices
+    try:
+        from igfl.report.figures import draw_curves, draw_matrices
+    except ImportError as error:
+        raise ImportError("figures need matplotlib, which is not installed: pip install 'igfl[plots]'") from error
 
     table = EXPERIMENTS[name]
     if table.populations:

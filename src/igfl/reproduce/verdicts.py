@@ -12,13 +12,12 @@ import numpy as np
 
 from igfl.paper.claims import Beats, Claim, Finds, Grows
 from igfl.paper.experiments import Cell
-from igfl.paper.scales import Scale
+from igfl.paper.scales import Scale, stands_in
 from igfl.report.matching import Matching, matching
 from igfl.reproduce.search import Outcome
 
 Word = Literal["holds", "does not hold", "not yet decided"]
 SEEDS = 3  # below it nothing is known of the spread
-ERRORS = 2.0  # standard errors between a mean and what it is compared with, before anything is said
 Look = Callable[[Cell], Outcome]
 
 
@@ -43,6 +42,9 @@ def verdict_of(claim: Claim, size: Scale, look: Look) -> Verdict:
     """All parts must hold; one that does not decides."""
     if size.name == "smoke":
         return Verdict(claim=claim, word="not yet decided", why="too small a scale")
+    for cell in claim.cells:
+        if (other := stands_in(size, cell.setting.data)) is not None:
+            return Verdict(claim=claim, word="not yet decided", why=f"trained on {other}, which is another data set")
     match claim.rule:
         case Beats(pairs=pairs, by=by):
             findings = [_beats(look(better), look(other), by) for better, others in pairs for other in others]
@@ -59,21 +61,21 @@ def verdict_of(claim: Claim, size: Scale, look: Look) -> Verdict:
 
 def _beats(better: Outcome, other: Outcome, by: float) -> _Finding:
     name = f"{better.cell.row} over {other.cell.row} ({better.cell.column})"
-    if not (better.finished and other.finished):
+    for fell, stood, holds in ((better, other, False), (other, better, True)):
+        if fell.diverged is not None:
+            enough = holds if len(stood.accuracies) >= SEEDS else None
+            return _Finding(enough, f"{name}: {fell.cell.row} diverged at every rate")
+    if better.mean is None or other.mean is None:
         return _Finding(None, f"{name}: not run yet")
-    if better.diverged is not None:
-        return _Finding(False, f"{better.cell.row} diverged ({better.cell.column})")
-    if other.diverged is not None:
-        return _Finding(True, f"{name}: the other diverged")
     return _compared(list(_leads(better, other).values()), by, name)
 
 
 def _grows(first: tuple[Outcome, Outcome], last: tuple[Outcome, Outcome]) -> _Finding:
     name = f"lead at {last[0].cell.column} against lead at {first[0].cell.column}"
-    if not all(outcome.finished for outcome in (*first, *last)):
-        return _Finding(None, f"{name}: not run yet")
     if any(outcome.diverged is not None for outcome in (*first, *last)):
-        return _Finding(None, f"{name}: a run diverged, there is no lead to compare")
+        return _Finding(None, f"{name}: a method diverged, there is no lead to compare")
+    if any(outcome.mean is None for outcome in (*first, *last)):
+        return _Finding(None, f"{name}: not run yet")
     early, late = _leads(*first), _leads(*last)
     return _compared([late[seed] - early[seed] for seed in late if seed in early], 0.0, name)
 
@@ -104,14 +106,23 @@ def _leads(better: Outcome, other: Outcome) -> dict[int, float]:
 
 
 def _compared(differences: Sequence[float], by: float, name: str) -> _Finding:
-    """Whether differences over seeds lie above `by`, by two standard errors."""
+    """Whether the mean difference over seeds lies above `by`, outside its 95% interval (Student's t)."""
     told = f"{name}: {100 * mean(differences):+.1f} points" if differences else name
     if len(differences) < SEEDS:
         return _Finding(None, f"{told} on {len(differences)} of at least {SEEDS} seeds")
-    error = stdev(differences) / sqrt(len(differences))
-    told += f" (standard error {100 * error:.1f})"
-    if mean(differences) - ERRORS * error > by:
+    room = _quantile(len(differences) - 1) * stdev(differences) / sqrt(len(differences))
+    told += f" ± {100 * room:.1f} on {len(differences)} seeds"
+    if mean(differences) - room > by:
         return _Finding(True, told)
-    if mean(differences) + ERRORS * error < by:
+    if mean(differences) + room < by:
         return _Finding(False, told)
     return _Finding(None, f"{told}, too close")
+
+
+def _quantile(freedom: int) -> float:
+    """Of Student's t, so that 95% lie between it and its negative."""
+    try:
+        from scipy.stats import t
+    except ImportError as error:
+        raise ImportError("verdicts need SciPy, which is not installed: pip install 'igfl[plots]'") from error
+    return float(t.ppf(0.975, freedom))

@@ -21,7 +21,7 @@ from igfl.runs.rows import Row
 from igfl.runs.run import Run, identity
 from igfl.screening import Diverged
 
-LOSSES = 3  # processes lost on one order before it counts as failed
+LOSSES = 3  # processes lost in a row, with no round done between, before an order counts as failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,8 @@ class _Lane:
     process: Any
     pipe: Connection
     order: Order | None = None
-    lost: int = 0
+    stopping: bool = False
+    lost: int = 0  # processes in a row, with no round done between
 
 
 @dataclass
@@ -83,13 +84,14 @@ class Lanes:
         if lane is None:
             lane = _hired()
             self._lanes.append(lane)
-        lane.order = order
+        lane.order, lane.stopping = order, False
         _send(lane, order)
 
     def stop(self, *keys: str) -> None:
         """Ask these orders to end after the round they are in; no key: all of them."""
         for lane in self._lanes:
-            if lane.order is not None and (not keys or lane.order.key in keys):
+            if lane.order is not None and (not keys or lane.order.key in keys) and not lane.stopping:
+                lane.stopping = True
                 _send(lane, "stop")
 
     def events(self, seconds: float | None = None) -> Iterator[Told | Ended]:
@@ -106,8 +108,9 @@ class Lanes:
             event: Told | Ended = lane.pipe.recv()
         except (EOFError, OSError):
             return self._replaced(lane, lane.order)
+        lane.lost = 0
         if isinstance(event, Ended):
-            lane.order, lane.lost = None, 0
+            lane.order = None
         return event
 
     def _replaced(self, lane: _Lane, order: Order) -> Ended | None:
@@ -117,6 +120,8 @@ class Lanes:
         lane.process, lane.pipe, lane.lost = new.process, new.pipe, lane.lost + 1
         if lane.lost < LOSSES:
             _send(lane, order)
+            if lane.stopping:
+                _send(lane, "stop")
             return None
         lane.order, lane.lost = None, 0
         return Ended(key=order.key, failed=f"its process was lost {LOSSES} times, the last with exit code {code} "
@@ -125,8 +130,11 @@ class Lanes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """Every run finishes its round and is kept; then the processes go."""
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Every run finishes its round and is kept, then the processes go; after Ctrl-C they go at once."""
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            for lane in self._lanes:
+                lane.process.kill()
         self.stop()
         for lane in self._lanes:
             _send(lane, None)

@@ -53,17 +53,21 @@ def due(round: int, rounds: int, every: int) -> bool:
 
 
 def identity(config: Config, engine: str) -> str:
-    """A hash of all that decides a run's bits, and nothing else; `engine` is the one that trains."""
-    content = config.model_dump()
+    """A hash of all that decides a run's bits, and nothing else; `engine` is the one that trains.
+
+    Keys at their default are left out, so that a later version, with more keys, knows the runs of this one.
+    """
+    content = config.model_dump(exclude_defaults=True)
     for key, part in NOT_DECIDING.items():
         if part is ...:
-            content.pop(key)
+            content.pop(key, None)
         else:
-            for inner in part:  # type: ignore[attr-defined]  # a set
-                content[key].pop(inner)
+            inner = {k: v for k, v in content.pop(key, {}).items() if k not in part}  # type: ignore[operator]  # a set
+            content |= {key: inner} if inner else {}
     if config.train.schedule.name == "cosine":
         content["rounds"] = config.rounds
-    content["engine"]["rounds_apart"] = engine == "vectorised"
+    if engine == "vectorised":
+        content["bits"] = engine
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any, Literal
 
 import yaml
@@ -33,8 +35,12 @@ DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 Space = Mapping[str, Sequence[Any]]  # key of a configuration -> the values to try; tpe: numbers between the outermost
 
 
-class Stopped(Exception):  # noqa: N818  # what happened
+class Stopped(RuntimeError):  # noqa: N818  # what happened
     """The user asked for it; the trial goes on at the next start."""
+
+
+class Failed(RuntimeError):  # noqa: N818  # what happened
+    """What a run raised; the others go on, and it is tried again at the next start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +77,9 @@ class Search:
     running: Mapping[str, Any] = field(default_factory=dict)  # keys of a trial's run that no preset needs
     stopping: Callable[[], bool] = lambda: False
     tell: Callable[[str], None] = lambda _: None
+    failures: list[str] = field(default_factory=list)
     _lanes: SimpleQueue[Lanes] = field(default_factory=SimpleQueue)
+    _at_work: dict[str, Lock] = field(default_factory=lambda: defaultdict(Lock))  # trials of equal values share a run
 
     def run(self) -> list[Tuned]:
         """Search for one method after another, trials side by side."""
@@ -84,8 +92,9 @@ class Search:
             for name, base in self.bases.items():
                 study = optuna.create_study(
                     storage=storage, study_name=self._study(name, base), direction="maximize", load_if_exists=True,
-                    sampler=optuna.samplers.TPESampler(seed=0), pruner=self._pruner(base),
+                    pruner=self._pruner(base),
                 )  # fmt: skip
+                study.sampler = optuna.samplers.TPESampler(seed=len(study.trials))  # goes on, and draws nothing twice
                 self._optimise(study, name, base)
                 if self.stopping():
                     raise Stopped(f"stopped; the same command goes on from {self.folder}")
@@ -101,54 +110,57 @@ class Search:
         whole = [each for each in tried if each.accuracy is not None]
         best = max(whole, key=lambda each: each.accuracy or 0.0, default=None)
         return Tuned(
-            method=name, tried=tried, best=best, edges=[] if best is None else self._edges(best, tried),
+            method=name, tried=tried, best=best, edges=[] if best is None else self._edges(best, whole),
             preset=None if best is None else self._write(name, with_values(base, best.values)),
         )  # fmt: skip
 
     def _optimise(self, study: optuna.Study, name: str, base: Config) -> None:
-        """What is missing of the grid, or of so many trials; those broken off go on where their runs stand, and first.
+        """What is missing of the grid, or of so many trials; those that were broken off go on where their runs stand.
 
         A grid's points are handed to Optuna one by one: its own GridSampler knows no way to try a point once more.
         """
         for trial in study.get_trials(states=(TrialState.RUNNING,)):  # of a process that is gone
             study.tell(trial.number, state=TrialState.FAIL)
         done = [dict(t.params) for t in study.get_trials(states=DONE)]
-        waiting = [dict(t.system_attrs["fixed_params"]) for t in study.get_trials(states=(TrialState.WAITING,))]
-        broken = [dict(t.params) for t in study.get_trials(states=(TrialState.FAIL,))]
+        waiting = [_values(t) for t in study.get_trials(states=(TrialState.WAITING,))]
+        broken = [_values(t) for t in study.get_trials(states=(TrialState.FAIL,))]
         points = [dict(zip(self.space, values, strict=True)) for values in product(*self.space.values())]
         wanted = points[: self.trials] if self.sampler == "grid" else []
-        for point in [*broken, *wanted]:
+        for point in [*(b for b in broken if b.keys() == self.space.keys()), *wanted]:
             if point not in (*done, *waiting):
                 waiting.append(point)
                 study.enqueue_trial(point)
-        left = (len(wanted) if self.sampler == "grid" else self.trials or len(points)) - len(done)
+        grid = len([point for point in waiting if point not in done])
+        left = grid if self.sampler == "grid" else (self.trials or len(points)) - len(done)
         if left > 0:
             objective = partial(self._trial, name=name, base=base)
-            study.optimize(objective, n_trials=left, n_jobs=self.workers, catch=(Stopped,))
+            study.optimize(objective, n_trials=left, n_jobs=self.workers, catch=(Stopped, Failed))
 
     def _trial(self, trial: Trial, name: str, base: Config) -> float:
         config = with_values(base, {**self.running, **{key: self._chosen(trial, key) for key in self.space}})
         hashed = identity(config, config.engine.name)[:12]
         order = Order(key=hashed, folder=self.folder / "runs" / f"{name.replace('/', '-')}-{hashed}", config=config)
-        self.tell(f"begin  {name}: {words(trial.params)}")
-        with self._lane() as lane:
+        what = f"{name}: {words(trial.params)}"
+        with self._at_work[hashed], self._lane() as lane:
+            self.tell(f"begin  {what}")
             ended, pruned = self._carry_out(lane, order, trial)
-        if pruned:
-            self.tell(f"pruned {name}: {words(trial.params)} after round {ended.round}")
-            raise optuna.TrialPruned
+            accuracy = (Folder.open(order.folder).read("summary.json") or {}).get("accuracy_last10pct")
+        if ended.failed:
+            self.failures.append(f"{what}: {ended.failed}")
+            self.tell(f"FAILED {what}: {ended.failed}")
+            raise Failed(ended.failed)
+        if ended.finished and accuracy is not None:
+            self.tell(f"end    {what}: {100 * accuracy:.2f}%")
+            return float(accuracy)
         if ended.diverged is not None:
             trial.set_user_attr("diverged", ended.diverged)
-            self.tell(f"end    {name}: {words(trial.params)}: diverged in round {ended.diverged}")
-            raise optuna.TrialPruned
-        if ended.failed:
-            raise RuntimeError(f"{name} with {words(trial.params)}: {ended.failed}")
-        if not ended.finished:
-            trial.set_user_attr("stopped", ended.round)
+        elif not pruned:
             trial.study.stop()
             raise Stopped
-        accuracy: float = (Folder.open(order.folder).read("summary.json") or {})["accuracy_last10pct"]
-        self.tell(f"end    {name}: {words(trial.params)}: {100 * accuracy:.2f}%")
-        return accuracy
+        self.tell(
+            f"end    {what}: {f'pruned after round {ended.round}' if pruned else f'diverged in round {ended.round}'}"
+        )
+        raise optuna.TrialPruned
 
     def _carry_out(self, lane: Lanes, order: Order, trial: Trial) -> tuple[Ended, bool]:
         """Train; the pruner sees every accuracy, and the run ends where it has seen enough."""
@@ -174,10 +186,16 @@ class Search:
             self._lanes.put(lane)
 
     def _study(self, name: str, base: Config) -> str:
-        """A name that says what is searched: another space, sampler or base is another study."""
-        content = base.model_dump(mode="json", exclude={"name", "engine"})
-        what = json.dumps([content, dict(self.space), self.sampler, self.pruner], sort_keys=True, default=str)
-        return f"{name} {sha256(what.encode()).hexdigest()[:12]}"
+        """A name that says what is searched: another space, sampler, length or base is another study."""
+        what = [
+            identity(base, base.engine.name),
+            base.rounds,
+            base.evaluate,
+            dict(self.space),
+            self.sampler,
+            self.pruner,
+        ]
+        return f"{name} {sha256(json.dumps(what).encode()).hexdigest()[:12]}"
 
     def _pruner(self, base: Config) -> optuna.pruners.BasePruner:
         """Below the median of the others, once a third of the rounds is done."""
@@ -186,16 +204,21 @@ class Search:
         return optuna.pruners.MedianPruner(n_startup_trials=2, n_warmup_steps=base.rounds // 3)
 
     def _chosen(self, trial: Trial, key: str) -> Any:
+        """One of the values; with tpe and numbers, anything between the outermost."""
         values = self.space[key]
-        if self.sampler == "tpe" and all(isinstance(v, float) and v > 0 for v in values) and len(set(values)) > 1:
-            return trial.suggest_float(key, min(values), max(values), log=True)
-        return trial.suggest_categorical(key, list(values))
+        numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+        if self.sampler == "grid" or len(numbers) < max(2, len(values)):
+            return trial.suggest_categorical(key, list(values))
+        low, high = min(numbers), max(numbers)
+        if all(isinstance(v, int) for v in numbers):
+            return trial.suggest_int(key, int(low), int(high), log=low > 0)
+        return trial.suggest_float(key, low, high, log=low > 0)
 
     def _edges(self, best: Tried, tried: Sequence[Tried]) -> list[str]:
-        """Where the grid's outermost value is the best of its key, and not the only one."""
+        """The keys of a grid of which the outermost number that was tried is the best, and not the only one."""
         found = []
-        for key, values in self.space.items():
-            numbers = [v for v in values if isinstance(v, int | float)]
+        for key in self.space if self.sampler == "grid" else ():
+            numbers = {t.values[key] for t in tried if isinstance(t.values[key], int | float)} - {True, False}
             if len(numbers) > 1 and best.values[key] in (min(numbers), max(numbers)):
                 found.append(key)
         return found
@@ -212,6 +235,11 @@ def with_values(base: Config, values: Mapping[str, Any]) -> Config:
     for key, value in values.items():
         put(content, key, value)
     return checked(content)
+
+
+def _values(trial: FrozenTrial) -> dict[str, Any]:
+    """What a trial was to be, or as much of it as was said before it was broken off."""
+    return dict(trial.system_attrs.get("fixed_params", trial.params))
 
 
 def _tried(trial: FrozenTrial) -> Tried:

@@ -65,7 +65,7 @@ function showRuns() {
     box.addEventListener("change", () => { box.checked ? hidden.delete(g) : hidden.add(g); showCharts(); });
     const runs = group.runs.map((i) => data.runs[i]);
     const fallen = ofGroup(group, "diverged");
-    const accuracy = fallen.length === runs.length ? `– (diverged in round ${Math.max(...fallen)})` : spread(ofGroup(group, "accuracy_last10pct"), percent);
+    const accuracy = fallen.length === runs.length ? `– (diverged in round ${Math.max(...fallen)})` : spread(ofGroup(group, "accuracy_last10pct"), percent) + (fallen.length ? `, ${fallen.length} diverged` : "");
     const sent = runs.map((r) => (r.summary.up_bytes || 0) + (r.summary.down_bytes || 0));
     const cells = [
       make("td", {}, box), make("td", {}, swatch(g), group.label), accuracy, spread(ofGroup(group, "accuracy_best"), percent),
@@ -101,7 +101,7 @@ function linesOf(name, axis, facet) {
     const curves = group.runs.map((i) => [data.runs[i], data.runs[i].series[name]]).filter(([, s]) => s)
       .map(([run, s]) => ({ xs: along(run, s, axis), ys: s.value })).filter((c) => c.xs.every(Number.isFinite));
     if (!curves.length || hidden.has(g) || group.facet !== facet) return null;
-    const xs = curves.reduce((a, b) => (b.xs.length > a.xs.length ? b : a)).xs;
+    const xs = curves.reduce((a, b) => (b.xs[b.xs.length - 1] > a.xs[a.xs.length - 1] ? b : a)).xs;
     const at = xs.map((x) => curves.map((c) => interpolate(c.xs, c.ys, x)).filter(Number.isFinite));
     return { g, label: group.short ?? group.label, xs, mean: at.map(mean), low: at.map((v) => Math.min(...v)), high: at.map((v) => Math.max(...v)), several: curves.length > 1 };
   }).filter(Boolean);
@@ -198,7 +198,7 @@ function showPartition() {
   const n = p.counts.length, shown = n <= 100 ? [...Array(n).keys()] : [...Array(100).keys()].map((i) => Math.floor(i * n / 100));
   const classes = p.counts[0].length, step = n > 30 ? 13 : 26, row = classes > 20 ? 9 : 19, left = 46;
   const pen = canvas($("bubbles"), left + step * shown.length + 10, row * classes + 26);
-  const most = Math.max(...p.counts.flat()), widest = Math.min(step, row) * 0.95;
+  const most = p.counts.reduce((m, row) => Math.max(m, ...row), 0), widest = Math.min(step, row) * 0.95;
   pen.fillStyle = soft();
   for (let k = 0; k < classes; k += classes > 20 ? 5 : 1) pen.fillText("class " + k, 0, row * (k + 0.5) + 4);
   shown.forEach((client, i) => { if (i % (n > 30 ? 10 : 1) === 0) pen.fillText(client, left + step * (i + 0.5) - 4, row * classes + 16); });
@@ -210,7 +210,7 @@ function showPartition() {
     pen.fill();
   }));
   const options = Object.entries(p.parameters).map(([k, v]) => `${k} ${v}`).join(", ");
-  $("partition-facts").textContent = `${p.rule}${options ? ", " + options : ""}; ${n} clients with ${Math.min(...p.sizes)} to ${Math.max(...p.sizes)} examples` +
+  $("partition-facts").textContent = `${p.rule}${options ? ", " + options : ""}; ${n} clients with ${p.sizes.reduce((a, b) => Math.min(a, b))} to ${p.sizes.reduce((a, b) => Math.max(a, b))} examples` +
     `${shown.length < n ? `, ${shown.length} of them shown` : ""}; the largest bubble is ${most} examples; SHA-256 ${p.sha256.slice(0, 16)}`;
 }
 
@@ -221,7 +221,7 @@ function square(snapshot) {
   if (!matrices.has(snapshot)) {
     const n = snapshot.clients.length, full = Array.from({ length: n }, () => new Float64Array(n));
     let k = 0;
-    for (let i = 0; i < n; i++) for (let j = i; j < n; j++) full[i][j] = full[j][i] = snapshot.dots[k++];
+    for (let i = 0; i < n; i++) for (let j = i; j < n; j++) full[i][j] = full[j][i] = snapshot.dots[k++] ?? NaN;
     matrices.set(snapshot, full);
   }
   return matrices.get(snapshot);
@@ -253,7 +253,7 @@ function showBehaviour() {
   const n = behaviour.clients.length, order = $("ordered").checked ? behaviour.order : [...Array(n).keys()];
   const values = shownMatrix(behaviour, at, kind, span);
   $("at").textContent = behaviour.snapshots[at].round;
-  const low = kind === "cosine" ? -1 : 0, high = kind === "cosine" ? 1 : Math.max(...values.flat().filter(Number.isFinite), 1e-9);
+  const low = kind === "cosine" ? -1 : 0, high = kind === "cosine" ? 1 : values.flat().reduce((m, v) => (v > m ? v : m), 1e-9);
   const room = Math.min(420, $("heat").parentElement.clientWidth), margin = 26, cell = Math.max(1, (room - margin) / n);
   const pen = canvas($("heat"), room, room);
   order.forEach((a, i) => order.forEach((b, j) => {
@@ -264,7 +264,8 @@ function showBehaviour() {
   pen.fillStyle = soft();
   const step = Math.max(1, Math.ceil(n / 15));
   order.forEach((a, i) => { if (i % step === 0) { pen.fillText(behaviour.clients[a], margin + (i + 0.5) * cell - 5, 16); pen.fillText(behaviour.clients[a], 4, margin + (i + 0.5) * cell + 4); } });
-  heat = { values, order, cell, margin, behaviour, kind, cursor: heat ? heat.cursor : [0, 0] };
+  const cursor = heat ? heat.cursor.map((place) => Math.min(place, n - 1)) : [0, 0];
+  heat = { values, order, cell, margin, behaviour, kind, cursor };
   sayHeat(`${kind === "cosine" ? "Cosine, from -1 to 1" : `Row attends to column, strongest ${short(high)}`}; arrow keys walk over the cells.`);
   const digest = values.flat().reduce((a, v, i) => (a * 31 + (Number.isFinite(v) ? Math.round(1e6 * v) : 7) + i) % 1000000007, 7);
   $("heat").dataset.shows = `${kind} ${span} ${behaviour.snapshots[at].round} ${digest}`;
@@ -303,7 +304,7 @@ function showScatter() {
   if (pairs && pairs.length) {
     const wide = 380, tall = 340, left = 44, bottom = 36;
     const svg = draw("svg", { viewBox: `0 0 ${wide} ${tall}`, role: "img", "aria-label": "Similarity of updates against similarity of labels" }, $("scatter"));
-    const ys = pairs.map((p) => p[1]), y0 = Math.min(0, ...ys), y1 = Math.max(...ys, y0 + 1e-6);
+    const ys = pairs.map((p) => p[1]), y0 = Math.min(0, ...ys), y1 = Math.max(...ys, y0 + 1e-6); // at most 3,000
     const X = (x) => left + x * (wide - left - 10), Y = (y) => 8 + (1 - (y - y0) / (y1 - y0)) * (tall - bottom - 8);
     for (const t of ticks(y0, y1, 5)) { draw("line", { x1: left, x2: wide - 10, y1: Y(t), y2: Y(t), class: "grid" }, svg); draw("text", { x: left - 6, y: Y(t) + 4, "text-anchor": "end" }, svg).textContent = short(t); }
     for (const t of [0, 0.25, 0.5, 0.75, 1]) draw("text", { x: X(t), y: tall - 20, "text-anchor": "middle" }, svg).textContent = t;
