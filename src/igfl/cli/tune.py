@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,26 +34,19 @@ def tune(
 ) -> None:  # fmt: skip
     """Search for the best values, the same for every method, trials side by side; the same command goes on."""
     from igfl.cli.run import configured, interruptible
-    from igfl.names import unknown
 
     base = configured(arguments or [])
     space = _space(over or [])
-    for kind, value, known in (("sampler", sampler, ("grid", "tpe")), ("pruner", pruner, ("median", "none"))):
-        if value not in known:
-            raise unknown(kind, value, known)
-    for kind, count in (("trials", trials), ("workers", workers)):
-        if count is not None and count < 1:
-            raise ValueError(f"{kind}={count}: at least one")
+    _check(sampler, pruner, trials, workers)
     from igfl.exact import cores
     from igfl.runs.tune import Search, with_values
 
     lanes = 1 if base.engine.name == "ray" else workers or cores()
     own = base.engine.workers is not None or base.engine.name == "ray"
     bases = {name: with_values(base, {"method": name}) for name in method} if method else {base.method.title: base}
-    for config in bases.values():
-        for key, values in space.items():
-            for value in values:
-                with_values(config, {key: value})  # what cannot be is refused before any work
+    for config, (key, values) in product(bases.values(), space.items()):
+        for value in values:
+            with_values(config, {key: value})  # what cannot be is refused before any work
     with interruptible() as asked:
         search = Search(
             bases=bases, space=space, folder=under, sampler=sampler, trials=trials, pruner=pruner, workers=lanes,  # type: ignore[arg-type]  # just compared
@@ -70,6 +64,17 @@ def tune(
         raise typer.Exit(1)
 
 
+def _check(sampler: str, pruner: str, trials: int | None, workers: int | None) -> None:
+    from igfl.names import unknown
+
+    for kind, value, known in (("sampler", sampler, ("grid", "tpe")), ("pruner", pruner, ("median", "none"))):
+        if value not in known:
+            raise unknown(kind, value, known)
+    for kind, count in (("trials", trials), ("workers", workers)):
+        if count is not None and count < 1:
+            raise ValueError(f"{kind}={count}: at least one")
+
+
 def _space(over: list[str]) -> Space:
     from igfl.paper.scales import GRID
     from igfl.runs.config import ConfigError
@@ -80,10 +85,10 @@ def _space(over: list[str]) -> Space:
         key, equals, values = text.partition("=")
         if not equals or not key or not values:
             raise ConfigError(f"over={text!r}: say what is searched as key=value,value, as in train.lr=0.01,0.1")
-        chosen = list(dict.fromkeys(parsed(key, value) for value in values.split(",")))
+        chosen = [parsed(key, value) for value in values.split(",")]
         if any(isinstance(value, list | dict) for value in chosen):
             raise ConfigError(f"over={text!r}: values are numbers, words or null")
-        space[key] = chosen
+        space[key] = list(dict.fromkeys(chosen))
     return space or {"train.lr": list(GRID)}
 
 

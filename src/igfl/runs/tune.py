@@ -144,14 +144,14 @@ class Search:
         with self._at_work[hashed], self._lane() as lane:
             self.tell(f"begin  {what}")
             ended, pruned = self._carry_out(lane, order, trial)
-            accuracy = (Folder.open(order.folder).read("summary.json") or {}).get("accuracy_last10pct")
+            if ended.finished:
+                accuracy: float = (Folder.open(order.folder).read("summary.json") or {})["accuracy_last10pct"]
+                self.tell(f"end    {what}: {100 * accuracy:.2f}%")
+                return accuracy
         if ended.failed:
             self.failures.append(f"{what}: {ended.failed}")
             self.tell(f"FAILED {what}: {ended.failed}")
             raise Failed(ended.failed)
-        if ended.finished and accuracy is not None:
-            self.tell(f"end    {what}: {100 * accuracy:.2f}%")
-            return float(accuracy)
         if ended.diverged is not None:
             trial.set_user_attr("diverged", ended.diverged)
         elif not pruned:
