@@ -47,8 +47,8 @@ class Campaign:
                 found.setdefault(trial_of(config), config)
         return {trial: config for trial, config in found.items() if trial not in self.failures}
 
-    def run(self) -> bool:
-        """Whether all cells are there at the end."""
+    def run(self) -> None:
+        """Until nothing is missing, time is up, or somebody asks to stop."""
         orders: dict[str, Order] = {}
         for data in {json.dumps(c.data.model_dump(), sort_keys=True): c.data for c in self.missing().values()}.values():
             load(data.name, **data.options)  # refused before any work, where it is not there
@@ -62,7 +62,6 @@ class Campaign:
                     self._heard(orders[event.key], event)
                 if self._over():
                     lanes.stop()
-        return not self.missing() and not self.failures
 
     def _over(self) -> bool:
         return self.stopping() or (self.deadline is not None and monotonic() >= self.deadline)

@@ -27,11 +27,6 @@ class Outcome:
     diverged: int | None = None  # every rate did: the latest round
 
     @property
-    def finished(self) -> bool:
-        """Whether there is nothing left to run."""
-        return not self.missing
-
-    @property
     def accuracies(self) -> dict[int, float]:
         """By seed."""
         return {seed: record.accuracy for seed, record in self.records.items() if record.accuracy is not None}
