@@ -116,8 +116,8 @@ def _print(layouts: Sequence[Layout], verdicts: Sequence[Verdict]) -> None:
 def _fill(table: Table, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
-    for name in header:
-        table.add_column(Text(name))
+    for i, name in enumerate(header):
+        table.add_column(Text(name), overflow="fold", no_wrap=not i and len(header) > 3)
     for words in rows:
         table.add_row(*map(Text, words))
 

@@ -18,6 +18,7 @@ from igfl.reproduce.search import Outcome
 
 Word = Literal["holds", "does not hold", "not yet decided"]
 SEEDS = 3  # below it nothing is known of the spread
+NOT_RUN = ": not run yet"
 Look = Callable[[Cell], Outcome]
 
 
@@ -55,8 +56,15 @@ def verdict_of(claim: Claim, size: Scale, look: Look) -> Verdict:
     for word, wanted in (("does not hold", False), ("not yet decided", None)):
         deciding = [finding.why for finding in findings if finding.holds is wanted]
         if deciding:
-            return Verdict(claim=claim, word=word, why="; ".join(deciding))  # type: ignore[arg-type]
-    return Verdict(claim=claim, word="holds", why="; ".join(finding.why for finding in findings))
+            return Verdict(claim=claim, word=word, why=_together(deciding))  # type: ignore[arg-type]
+    return Verdict(claim=claim, word="holds", why=_together([finding.why for finding in findings]))
+
+
+def _together(reasons: Sequence[str]) -> str:
+    """One sentence of several, what was not run only counted."""
+    told = [why for why in reasons if not why.endswith(NOT_RUN)]
+    absent = len(reasons) - len(told)
+    return "; ".join([*told, *([f"{absent} of {len(reasons)} comparisons not run yet"] if absent else [])])
 
 
 def _beats(better: Outcome, other: Outcome, by: float) -> _Finding:
@@ -66,7 +74,7 @@ def _beats(better: Outcome, other: Outcome, by: float) -> _Finding:
             enough = holds if len(stood.accuracies) >= SEEDS else None
             return _Finding(enough, f"{name}: {fell.cell.row} diverged at every rate")
     if better.mean is None or other.mean is None:
-        return _Finding(None, f"{name}: not run yet")
+        return _Finding(None, name + NOT_RUN)
     return _compared(list(_leads(better, other).values()), by, name)
 
 
@@ -75,7 +83,7 @@ def _grows(first: tuple[Outcome, Outcome], last: tuple[Outcome, Outcome]) -> _Fi
     if any(outcome.diverged is not None for outcome in (*first, *last)):
         return _Finding(None, f"{name}: a method diverged, there is no lead to compare")
     if any(outcome.mean is None for outcome in (*first, *last)):
-        return _Finding(None, f"{name}: not run yet")
+        return _Finding(None, name + NOT_RUN)
     early, late = _leads(*first), _leads(*last)
     return _compared([late[seed] - early[seed] for seed in late if seed in early], 0.0, name)
 
