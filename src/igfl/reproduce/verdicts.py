@@ -63,6 +63,8 @@ def verdict_of(claim: Claim, size: Scale, look: Look) -> Verdict:
 def _together(reasons: Sequence[str]) -> str:
     """One sentence of several, what was not run only counted."""
     told = [why for why in reasons if not why.endswith(NOT_RUN)]
+    if not told:
+        return "not run yet"
     absent = len(reasons) - len(told)
     return "; ".join([*told, *([f"{absent} of {len(reasons)} comparisons not run yet"] if absent else [])])
 
