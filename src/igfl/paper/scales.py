@@ -51,12 +51,12 @@ SCALES: Mapping[str, Scale] = {
         data={"cifar10": {"name": "cifar10", "augment": "padded"}, "emnist": {"name": "emnist"}},
         model={"cifar10": "lenet_tut", "emnist": "reddi_cnn"},
         rounds={
-            ("cifar10", "silo", 1): 24, ("cifar10", "silo", 5): 8, ("cifar10", "device", 1): 360,
+            ("cifar10", "silo", 1): 16, ("cifar10", "silo", 5): 6, ("cifar10", "device", 1): 360,
             ("cifar10", "device", 5): 80, ("emnist", "device", 1): 200,
         },
         figure2={"rounds": 20, "data": {"rows": 5000}},
         told={
-            "rounds": "CIFAR-10 cross-silo 24 (E=1) and 8 (E=5) in place of 5,000 and 3,000, cross-device 360 and 80 "
+            "rounds": "CIFAR-10 cross-silo 16 (E=1) and 6 (E=5) in place of 5,000 and 3,000, cross-device 360 and 80 "
                       "in place of 10,000 and 4,000; EMNIST 200 in place of 1,500; figure 2: 20",
             "network": "CIFAR-10: lenet_tut (797,962 parameters) on 32x32 with padded crops and flips; EMNIST: the "
                        "paper's; both in bf16",
