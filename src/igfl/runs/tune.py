@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Lock
 from typing import Any, Literal
 
 import yaml
@@ -36,11 +31,7 @@ Space = Mapping[str, Sequence[Any]]  # key of a configuration -> the values to t
 
 
 class Stopped(RuntimeError):  # noqa: N818  # what happened
-    """The user asked for it; the trial goes on at the next start."""
-
-
-class Failed(RuntimeError):  # noqa: N818  # what happened
-    """What a run raised; the others go on, and it is tried again at the next start."""
+    """The user asked for it; the trials under way go on at the next start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,24 +69,19 @@ class Search:
     stopping: Callable[[], bool] = lambda: False
     tell: Callable[[str], None] = lambda _: None
     failures: list[str] = field(default_factory=list)
-    _lanes: SimpleQueue[Lanes] = field(default_factory=SimpleQueue)
-    _at_work: dict[str, Lock] = field(default_factory=lambda: defaultdict(Lock))  # trials of equal values share a run
 
     def run(self) -> list[Tuned]:
         """Search for one method after another, trials side by side."""
         self.folder.mkdir(parents=True, exist_ok=True)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        storage = f"sqlite:///{self.folder / 'trials.sqlite'}"
-        with ExitStack() as open_lanes:
-            for _ in range(self.workers):
-                self._lanes.put(open_lanes.enter_context(Lanes(1)))
+        with Lanes(self.workers) as lanes:
             for name, base in self.bases.items():
                 study = optuna.create_study(
-                    storage=storage, study_name=self._study(name, base), direction="maximize", load_if_exists=True,
-                    pruner=self._pruner(base),
+                    storage=self._storage, study_name=self._study(name, base), direction="maximize",
+                    load_if_exists=True, pruner=self._pruner(base),
                 )  # fmt: skip
                 study.sampler = optuna.samplers.TPESampler(seed=len(study.trials))  # goes on, and draws nothing twice
-                self._optimise(study, name, base)
+                self._search(study, lanes, name, base)
                 if self.stopping():
                     raise Stopped(f"stopped; the same command goes on from {self.folder}")
         return [self.found(name) for name in self.bases]
@@ -103,9 +89,7 @@ class Search:
     def found(self, name: str) -> Tuned:
         """What the trials of this method say; the best one's configuration is written as a preset."""
         base = self.bases[name]
-        study = optuna.load_study(
-            storage=f"sqlite:///{self.folder / 'trials.sqlite'}", study_name=self._study(name, base)
-        )
+        study = optuna.load_study(storage=self._storage, study_name=self._study(name, base))
         tried = [_tried(trial) for trial in study.get_trials(states=DONE)]
         whole = [each for each in tried if each.accuracy is not None]
         best = max(whole, key=lambda each: each.accuracy or 0.0, default=None)
@@ -114,8 +98,33 @@ class Search:
             preset=None if best is None else self._write(name, with_values(base, best.values)),
         )  # fmt: skip
 
-    def _optimise(self, study: optuna.Study, name: str, base: Config) -> None:
-        """What is missing of the grid, or of so many trials; those that were broken off go on where their runs stand.
+    @property
+    def _storage(self) -> str:
+        return f"sqlite:///{self.folder / 'trials.sqlite'}"
+
+    def _search(self, study: optuna.Study, lanes: Lanes, name: str, base: Config) -> None:
+        """Ask for trials, train them, tell what came of them; equal ones are trained once."""
+        left, at_work = self._prepared(study), dict[str, list[Trial]]()
+        while True:
+            while left > 0 and lanes.free and not self.stopping():
+                trial, left = study.ask(), left - 1
+                order = self._order(trial, name, base)
+                at_work.setdefault(order.key, []).append(trial)
+                if len(at_work[order.key]) == 1:
+                    self.tell(f"begin  {name}: {words(trial.params)}")
+                    lanes.begin(order)
+            if not lanes.busy:
+                return
+            for event in lanes.events(1.0):
+                if isinstance(event, Told):
+                    self._report(event, at_work[event.key], lanes)
+                else:
+                    self._tell(study, event, at_work.pop(event.key), name)
+            if self.stopping():
+                lanes.stop()
+
+    def _prepared(self, study: optuna.Study) -> int:
+        """How many trials are missing. Those that were broken off wait to go on where their runs stand.
 
         A grid's points are handed to Optuna one by one: its own GridSampler knows no way to try a point once more.
         """
@@ -130,60 +139,49 @@ class Search:
             if point not in (*done, *waiting):
                 waiting.append(point)
                 study.enqueue_trial(point)
-        grid = len([point for point in waiting if point not in done])
-        left = grid if self.sampler == "grid" else (self.trials or len(points)) - len(done)
-        if left > 0:
-            objective = partial(self._trial, name=name, base=base)
-            study.optimize(objective, n_trials=left, n_jobs=self.workers, catch=(Stopped, Failed))
+        if self.sampler == "grid":
+            return len([point for point in waiting if point not in done])
+        return max(0, (self.trials or len(points)) - len(done))
 
-    def _trial(self, trial: Trial, name: str, base: Config) -> float:
+    def _order(self, trial: Trial, name: str, base: Config) -> Order:
         config = with_values(base, {**self.running, **{key: self._chosen(trial, key) for key in self.space}})
-        hashed = identity(config, config.engine.name)[:12]
-        order = Order(key=hashed, folder=self.folder / "runs" / f"{name.replace('/', '-')}-{hashed}", config=config)
-        what = f"{name}: {words(trial.params)}"
-        with self._at_work[hashed], self._lane() as lane:
-            self.tell(f"begin  {what}")
-            ended, pruned = self._carry_out(lane, order, trial)
-            if ended.finished:
-                accuracy: float = (Folder.open(order.folder).read("summary.json") or {})["accuracy_last10pct"]
-                self.tell(f"end    {what}: {100 * accuracy:.2f}%")
-                return accuracy
-        if ended.failed:
+        key = identity(config, config.engine.name)[:12]
+        return Order(key=key, folder=self._folder_of(name, key), config=config)
+
+    def _folder_of(self, name: str, key: str) -> Path:
+        return self.folder / "runs" / f"{name.replace('/', '-')}-{key}"
+
+    def _report(self, event: Told, trials: Sequence[Trial], lanes: Lanes) -> None:
+        """The pruner sees every accuracy, and the run ends where it has seen enough."""
+        if "global/accuracy" not in event.row:
+            return
+        for trial in trials:
+            trial.report(event.row["global/accuracy"], event.row["round"])
+        if trials[0].should_prune():
+            lanes.stop(event.key)
+
+    def _tell(self, study: optuna.Study, ended: Ended, trials: Sequence[Trial], name: str) -> None:
+        """What came of a run, to Optuna and to whoever watches."""
+        what, accuracy, state = f"{name}: {words(trials[0].params)}", None, TrialState.PRUNED
+        if ended.finished:
+            summary = Folder.open(self._folder_of(name, ended.key)).read("summary.json") or {}
+            accuracy, state = float(summary["accuracy_last10pct"]), TrialState.COMPLETE
+            self.tell(f"end    {what}: {100 * accuracy:.2f}%")
+        elif ended.failed:
+            state = TrialState.FAIL
             self.failures.append(f"{what}: {ended.failed}")
             self.tell(f"FAILED {what}: {ended.failed}")
-            raise Failed(ended.failed)
-        if ended.diverged is not None:
-            trial.set_user_attr("diverged", ended.diverged)
-        elif not pruned:
-            trial.study.stop()
-            raise Stopped
-        self.tell(
-            f"end    {what}: {f'pruned after round {ended.round}' if pruned else f'diverged in round {ended.round}'}"
-        )
-        raise optuna.TrialPruned
-
-    def _carry_out(self, lane: Lanes, order: Order, trial: Trial) -> tuple[Ended, bool]:
-        """Train; the pruner sees every accuracy, and the run ends where it has seen enough."""
-        lane.begin(order)
-        pruned = asked = False
-        while True:
-            for event in lane.events(1.0):
-                if isinstance(event, Ended):
-                    return event, pruned
-                if isinstance(event, Told) and "global/accuracy" in event.row and not pruned:
-                    trial.report(event.row["global/accuracy"], event.row["round"])
-                    pruned = trial.should_prune()
-            if (pruned or self.stopping()) and not asked:
-                asked = True
-                lane.stop()
-
-    @contextmanager
-    def _lane(self) -> Iterator[Lanes]:
-        lane = self._lanes.get()
-        try:
-            yield lane
-        finally:
-            self._lanes.put(lane)
+        elif ended.diverged is not None:
+            self.tell(f"end    {what}: diverged in round {ended.diverged}")
+        elif self.stopping() and not trials[0].should_prune():
+            state = TrialState.FAIL  # to be taken up again
+            self.tell(f"stopped {what} after round {ended.round}")
+        else:
+            self.tell(f"end    {what}: pruned after round {ended.round}")
+        for trial in trials:
+            if ended.diverged is not None:
+                trial.set_user_attr("diverged", ended.diverged)
+            study.tell(trial, accuracy, state=state)
 
     def _study(self, name: str, base: Config) -> str:
         """A name that says what is searched: another space, sampler, length or base is another study."""
