@@ -131,10 +131,13 @@ def test_control_c_is_one_line_and_exit_1(tmp_path: Path) -> None:
     options = ["--over", "train.lr=0.1,0.3", "--under", str(tmp_path)]
     process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     assert process.stderr is not None
-    while "begin" not in process.stderr.readline():
-        pass
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=120)
+    try:
+        while "begin" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert process.returncode == 1
     assert told.splitlines()[-1] == f"igfl: stopped; the same command goes on from {tmp_path}"
     assert "Traceback" not in told
