@@ -251,7 +251,7 @@ def test_fifty_runs_of_ten_thousand_rounds_open_at_once(browser: Any, runs: list
         shutil.copytree(runs[0], folder, ignore=shutil.ignore_patterns("state", "*.safetensors"))
         config = folder / "config.yaml"
         config.write_text(
-            config.read_text().replace("seed: 0", f"seed: {i % 5}", 1).replace("lr: 0.1", f"lr: 0.{1 + i // 5}")
+            config.read_text().replace("seed: 0", f"seed: {i % 5}", 1).replace("lr: 0.1", f"lr: 0.{11 + i // 5}")
         )
         noise = draws.normal(0, 0.01, 10_000)
         with (folder / "metrics.jsonl").open("w") as file:

@@ -65,7 +65,7 @@ def draw_matrices(matrices: Mapping[str, Floats], path: Path, *, title: str = ""
 
 
 def _heat(axes: Axes, matrix: Floats, name: str) -> None:
-    image = axes.imshow(matrix, cmap="Blues", vmin=0)
+    image = axes.imshow(matrix, cmap="Blues")
     axes.set_title(name, fontsize=9)
     step = max(1, len(matrix) // 10)
     axes.set_xticks(range(0, len(matrix), step))
